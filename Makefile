@@ -1,0 +1,45 @@
+# Two commands do everything, set-up included: `make bench` and `make test`.
+BUILD ?= build
+ARGS ?=
+
+.PHONY: all build bench test asan tsan install format clean setup help
+all: build
+
+help:
+	@echo 'make bench    build and run the main job (ARGS="--op read" passes options)'
+	@echo 'make test     build and run every test, sanitizer builds included'
+	@echo 'make check    build and run the tests of the plain build alone (quick)'
+	@echo 'make build    build only: $(BUILD)/weft, libweft.so, libweft.a'
+	@echo 'make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make tsan     the tests under ThreadSanitizer'
+	@echo 'make install  install under PREFIX (default /usr/local), DESTDIR respected'
+
+setup:
+	@scripts/setup
+
+build: setup
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) -Dprefix=$(or $(PREFIX),/usr/local) --buildtype=release -Dwerror=true >/dev/null || { meson setup $(BUILD); exit 1; }
+	@ninja -C $(BUILD) --quiet
+
+bench: build
+	@$(BUILD)/weft bench $(ARGS)
+
+check: build
+	@scripts/run-tests $(BUILD)
+
+test: check asan tsan
+
+asan: setup
+	@scripts/run-tests build-asan address,undefined
+
+tsan: setup
+	@scripts/run-tests build-tsan thread
+
+install: build
+	@meson install -C $(BUILD) --no-rebuild
+
+format:
+	@clang-format -i $$(git ls-files '*.c' '*.h')
+
+clean:
+	rm -rf build build-asan build-tsan
