@@ -1,0 +1,137 @@
+/* What the benchmark's numbers and verdicts stand on: the histogram, slot contents, and the choice of slots.
+ */
+#include "../weft/histogram.h"
+#include "../weft/pattern.h"
+#include "../weft/slots.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void quantiles(void **state)
+{
+	static struct cmd_histogram histogram;
+	cmd_histogram_reset(&histogram);
+	assert_int_equal(cmd_histogram_quantile(&histogram, 0.5), 0);
+	for (uint64_t i = 1; i <= 100000; i++)
+		cmd_histogram_add(&histogram, i);
+	for (int percent = 1; percent <= 100; percent++) {
+		uint64_t exact = (uint64_t)percent * 1000,
+			 got = cmd_histogram_quantile(&histogram, percent / 100.0);
+		assert_in_range(got, exact, exact + exact / 32 + 1);
+	}
+	assert_int_equal(histogram.smallest, 1);
+	assert_int_equal(histogram.largest, 100000);
+	assert_int_equal(cmd_histogram_quantile(&histogram, 1), 100000);
+}
+
+static void extremes(void **state)
+{
+	static struct cmd_histogram histogram;
+	cmd_histogram_reset(&histogram);
+	for (unsigned power = 0; power < 64; power++) {
+		cmd_histogram_add(&histogram, UINT64_C(1) << power);
+		cmd_histogram_add(&histogram, (UINT64_C(1) << power) - 1);
+	}
+	cmd_histogram_add(&histogram, UINT64_MAX);
+	assert_int_equal(cmd_histogram_quantile(&histogram, 1), UINT64_MAX);
+	assert_int_equal(cmd_histogram_quantile(&histogram, 0), 0);
+	assert_int_equal(histogram.total, 129);
+}
+
+static void contents(void **state)
+{
+	enum { MOST = 200 };
+	uint8_t a[MOST], b[MOST];
+	for (uint64_t bytes = 0; bytes <= MOST; bytes++) {
+		memset(a, 0xaa, sizeof a);
+		cmd_pattern_fill(a, bytes, 1, 7);
+		for (uint64_t i = bytes; i < MOST; i++)
+			assert_int_equal(a[i], 0xaa); /* never past its end */
+		assert_int_equal(cmd_pattern_check(a, bytes, 1, 7), bytes);
+		for (uint64_t i = 0; i < bytes; i++) {
+			a[i] ^= 1;
+			assert_int_equal(cmd_pattern_check(a, bytes, 1, 7), i);
+			a[i] ^= 1;
+		}
+	}
+	/* Another slot and another seed give other bytes from the first word on. */
+	cmd_pattern_fill(a, MOST, 1, 7);
+	cmd_pattern_fill(b, MOST, 1, 8);
+	assert_memory_not_equal(a, b, 8);
+	cmd_pattern_fill(b, MOST, 2, 7);
+	assert_memory_not_equal(a, b, 8);
+}
+
+static void verdicts(void **state)
+{
+	enum { SLOT = 100, SLOTS = 8 };
+	uint8_t memory[SLOT * SLOTS] = { 0 };
+	uint32_t map[SLOTS];
+	for (int i = 0; i < SLOTS; i++)
+		map[i] = CMD_SLOT_UNTOUCHED;
+	map[2] = 5;
+	cmd_pattern_fill(memory + 2 * SLOT, SLOT, 9, 5);
+	map[3] = CMD_SLOT_UNKNOWN;
+	memory[3 * SLOT] = 1;
+
+	struct cmd_verdict verdict = { 0 };
+	cmd_pattern_verify(memory, SLOT, 9, map, 100, SLOTS, &verdict);
+	assert_int_equal(verdict.checked, SLOTS - 1);
+	assert_int_equal(verdict.unknown, 1);
+	assert_int_equal(verdict.wrong, 0);
+
+	memory[6 * SLOT + 99] = 3; /* nobody wrote there */
+	memory[2 * SLOT + 50] ^= 0x10;
+	verdict = (struct cmd_verdict){ 0 };
+	cmd_pattern_verify(memory, SLOT, 9, map, 100, SLOTS, &verdict);
+	assert_int_equal(verdict.wrong, 2);
+	assert_int_equal(verdict.first_slot, 102);
+	assert_int_equal(verdict.first_offset, 50);
+	assert_int_equal(verdict.first_expected, 5);
+	assert_int_equal(verdict.wanted ^ verdict.found, 0x10);
+}
+
+static void picks(void **state)
+{
+	enum { TOTAL = 64, HELD = 48 };
+	struct cmd_slots slots;
+	uint32_t held[HELD];
+	bool taken[TOTAL] = { false }, seen[TOTAL] = { false };
+
+	assert_int_equal(cmd_slots_open(&slots, TOTAL, 42), 0);
+	for (int i = 0; i < HELD; i++) {
+		held[i] = cmd_slots_take(&slots);
+		assert_false(taken[held[i]]);
+		taken[held[i]] = true;
+	}
+	for (int round = 0; round < 100000; round++) {
+		int i = round % HELD;
+		cmd_slots_give(&slots, held[i]);
+		taken[held[i]] = false;
+		held[i] = cmd_slots_take(&slots);
+		assert_in_range(held[i], 0, TOTAL - 1);
+		assert_false(taken[held[i]]);
+		taken[held[i]] = seen[held[i]] = true;
+		assert_in_range(cmd_slots_any(&slots), 0, TOTAL - 1);
+	}
+	for (int i = 0; i < TOTAL; i++)
+		assert_true(seen[i]);
+	for (int i = 0; i < HELD; i++)
+		cmd_slots_give(&slots, held[i]);
+	assert_int_equal(slots.free, TOTAL);
+	cmd_slots_close(&slots);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(quantiles), cmocka_unit_test(extremes), cmocka_unit_test(contents),
+		cmocka_unit_test(verdicts),  cmocka_unit_test(picks),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
