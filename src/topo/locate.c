@@ -1,0 +1,169 @@
+/* Finds devices in the topology and says how near two of them are. Pure look-ups, any thread. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "topo/impl.h"
+
+struct wf_topo_pci wf_topo_pci_of(hwloc_obj_t pcidev)
+{
+	const struct hwloc_pcidev_attr_s *attr = &pcidev->attr->pcidev;
+
+	return (struct wf_topo_pci){ attr->domain, attr->bus, attr->dev, attr->func };
+}
+
+hwloc_obj_t wf_topo_find_pci(const struct wf_topo *topo, struct wf_topo_pci pci)
+{
+	return hwloc_get_pcidev_by_busid(topo->hwloc, pci.domain, pci.bus, pci.dev, pci.fn);
+}
+
+/* The PCI device of an interface, or the interface itself when it hangs on none but its place is known. */
+static hwloc_obj_t find_interface(const struct wf_topo *topo, const char *name)
+{
+	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_osdev(topo->hwloc, o));) {
+		hwloc_obj_osdev_type_t type = o->attr->osdev.type;
+
+		if ((type != HWLOC_OBJ_OSDEV_NETWORK && type != HWLOC_OBJ_OSDEV_OPENFABRICS) || !o->name ||
+		    strcmp(o->name, name) != 0)
+			continue;
+		if (o->parent->type == HWLOC_OBJ_PCI_DEVICE)
+			return o->parent;
+		return wf_topo_node_of(topo, o) ? o : NULL;
+	}
+	return NULL;
+}
+
+hwloc_obj_t wf_topo_find_nic(const struct wf_topo *topo, const struct wf_topo_nic *nic)
+{
+	hwloc_obj_t found = nic->has_pci ? wf_topo_find_pci(topo, nic->pci) : NULL;
+
+	if (!found && nic->interface)
+		found = find_interface(topo, nic->interface);
+	if (!found && nic->name)
+		found = find_interface(topo, nic->name);
+	return found;
+}
+
+/* The node all of an object's cores are near to. A device under the whole of a two-node machine is near
+ * neither; memory-only nodes (GPU memory, CXL) that share a node's cores come after it and are not chosen. */
+hwloc_obj_t wf_topo_node_of(const struct wf_topo *topo, hwloc_obj_t object)
+{
+	hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topo->hwloc, object);
+
+	if (!place || !place->cpuset || hwloc_bitmap_iszero(place->cpuset))
+		return NULL;
+	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(topo->hwloc, HWLOC_OBJ_NUMANODE, o));)
+		if (o->cpuset && hwloc_bitmap_isincluded(place->cpuset, o->cpuset))
+			return o;
+	return NULL;
+}
+
+bool wf_topo_is_under(hwloc_obj_t object, hwloc_obj_t ancestor)
+{
+	while (object && object != ancestor)
+		object = object->parent;
+	return object != NULL;
+}
+
+unsigned wf_topo_depth(hwloc_obj_t object)
+{
+	unsigned depth = 0;
+
+	for (; object->parent; object = object->parent)
+		depth++;
+	return depth;
+}
+
+unsigned wf_topo_common_depth(hwloc_obj_t a, hwloc_obj_t b)
+{
+	while (a && !wf_topo_is_under(b, a))
+		a = a->parent;
+	return a ? wf_topo_depth(a) : 0;
+}
+
+static void spot_of(const struct wf_topo *topo, hwloc_obj_t object, struct wf_topo_spot *spot)
+{
+	hwloc_obj_t node, package;
+
+	*spot = (struct wf_topo_spot){ .numa = -1, .package = -1 };
+	if (!object)
+		return;
+	node = wf_topo_node_of(topo, object);
+	package = hwloc_get_ancestor_obj_by_type(topo->hwloc, HWLOC_OBJ_PACKAGE, node ? node : object);
+	spot->located = true;
+	spot->numa = node ? (int)node->os_index : -1;
+	spot->package = package ? (int)package->os_index : -1;
+	for (hwloc_obj_t o = object->parent; o && spot->bridge_count < WF_TOPO_BRIDGES; o = o->parent) {
+		struct wf_topo_bridge *bridge = &spot->bridges[spot->bridge_count];
+		const struct hwloc_bridge_attr_s *attr;
+
+		if (o->type != HWLOC_OBJ_BRIDGE)
+			continue;
+		attr = &o->attr->bridge;
+		bridge->host = attr->upstream_type == HWLOC_OBJ_BRIDGE_HOST;
+		if (bridge->host)
+			bridge->pci = (struct wf_topo_pci){ attr->downstream.pci.domain,
+							    attr->downstream.pci.secondary_bus, 0, 0 };
+		else
+			bridge->pci = (struct wf_topo_pci){ attr->upstream.pci.domain, attr->upstream.pci.bus,
+							    attr->upstream.pci.dev, attr->upstream.pci.func };
+		spot->bridge_count++;
+	}
+}
+
+void wf_topo_locate(const struct wf_topo *topo, const struct wf_topo_nic *nic, struct wf_topo_spot *ret_spot)
+{
+	spot_of(topo, wf_topo_find_nic(topo, nic), ret_spot);
+}
+
+void wf_topo_locate_gpu(const struct wf_topo *topo, const struct wf_topo_gpu *gpu,
+			struct wf_topo_spot *ret_spot)
+{
+	spot_of(topo, wf_topo_find_pci(topo, gpu->pci), ret_spot);
+}
+
+static int hex_digits(const char **at, unsigned least, unsigned most, uint32_t *ret)
+{
+	uint32_t value = 0;
+	unsigned n = 0;
+
+	for (; n < most; n++, (*at)++) {
+		char c = **at;
+		unsigned digit = c >= '0' && c <= '9'	? (unsigned)(c - '0')
+				 : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
+				 : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A') + 10
+							: 16;
+		if (digit == 16)
+			break;
+		value = value * 16 + digit;
+	}
+	if (n < least)
+		return -EINVAL;
+	*ret = value;
+	return 0;
+}
+
+int wf_topo_pci_parse(const char *text, struct wf_topo_pci *ret_pci)
+{
+	const char *colon = text ? strchr(text, ':') : NULL;
+	uint32_t domain = 0, bus, dev, fn;
+
+	if (!colon)
+		return -EINVAL;
+	if (strchr(colon + 1, ':') && (hex_digits(&text, 4, 8, &domain) || *text++ != ':'))
+		return -EINVAL;
+	if (hex_digits(&text, 2, 2, &bus) || *text++ != ':' || hex_digits(&text, 2, 2, &dev) ||
+	    *text++ != '.' || hex_digits(&text, 1, 1, &fn) || *text || dev > 31 || fn > 7)
+		return -EINVAL;
+	*ret_pci = (struct wf_topo_pci){ domain, (uint8_t)bus, (uint8_t)dev, (uint8_t)fn };
+	return 0;
+}
+
+const char *wf_topo_pci_text(struct wf_topo_pci pci, char text[WF_TOPO_PCI_BYTES])
+{
+	if (pci.domain)
+		snprintf(text, WF_TOPO_PCI_BYTES, "%04x:%02x:%02x.%x", pci.domain, pci.bus, pci.dev, pci.fn);
+	else
+		snprintf(text, WF_TOPO_PCI_BYTES, "%02x:%02x.%x", pci.bus, pci.dev, pci.fn);
+	return text;
+}
