@@ -22,7 +22,7 @@ static void say_place(FILE *out, hwloc_obj_t place)
 	} else if (place->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST) {
 		fprintf(out, "the PCI root of bus %02x", place->attr->bridge.downstream.pci.secondary_bus);
 	} else {
-		fprintf(out, "PCI bridge %s", wf_topo_pci_text(wf_topo_pci_of(place), pci));
+		fprintf(out, "PCI switch %s", wf_topo_pci_text(wf_topo_pci_of(place), pci));
 	}
 }
 

@@ -85,6 +85,27 @@ static bool is_gpu(const struct hwloc_pcidev_attr_s *pci)
 	}
 }
 
+/* "GH100 [H100 SXM5 80GB]" is H100 SXM5 80GB to people. Without a PCI database, the ones weft meets most. */
+static void name_gpu(struct wf_topo_gpu *gpu, hwloc_obj_t object)
+{
+	static const struct {
+		uint16_t device;
+		const char *name;
+	} known[] = { { 0x20b0, "A100" },  { 0x20b2, "A100 80GB" }, { 0x2330, "H100" }, { 0x2335, "H200" },
+		      { 0x2342, "GH200" }, { 0x2901, "B200" },	    { 0x3182, "B300" } };
+	const char *model = hwloc_obj_get_info_by_name(object, "PCIDevice");
+	const char *open = model ? strchr(model, '[') : NULL, *close = open ? strchr(open, ']') : NULL;
+
+	if (close)
+		snprintf(gpu->name, sizeof(gpu->name), "%.*s", (int)(close - open - 1), open + 1);
+	else
+		snprintf(gpu->name, sizeof(gpu->name), "%s", model ? model : "GPU");
+	for (size_t i = 0; !model && i < sizeof(known) / sizeof(*known); i++)
+		if (object->attr->pcidev.vendor_id == 0x10de &&
+		    object->attr->pcidev.device_id == known[i].device)
+			snprintf(gpu->name, sizeof(gpu->name), "%s", known[i].name);
+}
+
 static int by_pci(const void *left, const void *right)
 {
 	struct wf_topo_pci a = wf_topo_pci_of(*(const hwloc_obj_t *)left);
@@ -112,14 +133,10 @@ static int find_gpus(struct wf_topo *topo)
 	for (size_t i = 0; i < topo->gpu_count; i++) {
 		struct wf_topo_gpu *gpu = &topo->gpus[i];
 		hwloc_obj_t object = topo->gpu_objects[i], node = wf_topo_node_of(topo, object);
-		const char *model = hwloc_obj_get_info_by_name(object, "PCIDevice");
 
 		gpu->pci = wf_topo_pci_of(object);
 		gpu->numa = node ? (int)node->os_index : -1;
-		snprintf(gpu->name, sizeof(gpu->name), "%s",
-			 model		? model
-			 : object->name ? object->name
-					: "GPU");
+		name_gpu(gpu, object);
 	}
 	return 0;
 }

@@ -5,6 +5,7 @@
  * overruns the stack, an absurd index takes gigabytes. So whatever is not a small, balanced hwloc 2 document
  * stops here, with a line number. Called by wf_topo_open(), any thread.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -129,8 +130,12 @@ static int take_attribute(struct scan *scan, bool root, bool *has_version)
 	if (quote != '"' && quote != '\'')
 		return wrong(scan, "an attribute's value is not quoted");
 	value = scan->at;
-	while (scan->at < scan->end && *scan->at != quote && *scan->at != '<')
+	while (scan->at < scan->end && *scan->at != quote && *scan->at != '<') {
+		/* Names are printed to terminals. */
+		if (iscntrl((unsigned char)*scan->at) && !blank(*scan->at))
+			return wrong(scan, "a control character");
 		scan->at++;
+	}
 	if (scan->at == scan->end || *scan->at != quote)
 		return wrong(scan, "an attribute's value has no end");
 	if (root && is(name, name_bytes, "version")) {
