@@ -1,0 +1,68 @@
+/* weft bench: reads the options and becomes the driver, the listening side, or the peer the driver started.
+ */
+#include "bench.h"
+#include "commands.h"
+#include "options.h"
+#ifdef HAVE_SIM
+#include "../../sim/setup.h"
+#endif
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The peer a driver started: the control connection is inherited, the driver reads our errors over it. */
+static int be_peer(const struct bench_options *options)
+{
+	struct cmd_control *control = malloc(sizeof *control);
+	char why[600];
+
+	if (!control || fcntl((int)options->peer_fd, F_GETFD) < 0) {
+		fprintf(stderr, "weft bench: --peer-fd is for weft itself\n");
+		free(control);
+		return CMD_USAGE;
+	}
+	bench_signals_ignore();
+	int rc = cmd_control_open(control, (int)options->peer_fd);
+	if (rc == 0)
+		rc = bench_peer_serve(control, options, why, sizeof why);
+	cmd_control_close(control);
+	free(control);
+	return rc < 0 ? CMD_FAILED : CMD_OK;
+}
+
+/* Simulated NICs are set up in the environment, so that a peer process started later has them too. */
+static int set_up_sim(const struct bench_options *options)
+{
+#ifdef HAVE_SIM
+	char why[256] = "";
+	if (options->sim && wf_sim_setup(options->sim, why, sizeof why) < 0) {
+		fprintf(stderr, "weft bench: --sim %s: %s\n", options->sim, why);
+		return CMD_USAGE;
+	}
+#endif
+	(void)options;
+	return CMD_OK;
+}
+
+int weft_cmd_bench(int argc, char **argv)
+{
+	static struct bench_options options;
+	static struct bench_summary summary;
+	int rc = bench_options_read(argc, argv, &options);
+
+	if (rc == CMD_OPTIONS_HELP)
+		return CMD_OK;
+	if (rc < 0)
+		return CMD_USAGE;
+	if (options.is_peer)
+		return be_peer(&options);
+	rc = set_up_sim(&options);
+	if (rc != CMD_OK)
+		return rc;
+	if (options.is_listener)
+		return bench_listen(&options);
+	bench_drive(&options, &summary);
+	return bench_report(&summary);
+}

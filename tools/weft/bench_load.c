@@ -1,0 +1,333 @@
+/* Submitting, counting and draining operations. */
+#include "bench_load.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS	 (5 * WEFT_MILLISECOND)
+#define ALIVE_NS WEFT_SECOND
+#define WAIT_NS	 (20 * WEFT_MILLISECOND)
+#define GRACE_NS (5 * WEFT_SECOND) /* past the operations' own deadline */
+
+enum { EVENTS = 64 };
+
+int bench_load_open(struct bench_load *load)
+{
+	const struct bench_params *params = load->params;
+	uint64_t lists = params->depth * params->pages;
+
+	load->op_bytes = params->pages * params->slot_bytes;
+	load->flight = calloc(params->depth, sizeof *load->flight);
+	load->idle = calloc(params->depth, sizeof *load->idle);
+	load->to = calloc(lists, sizeof *load->to);
+	load->from = calloc(lists, sizeof *load->from);
+	load->parts = calloc(params->pages, sizeof *load->parts);
+	load->map = calloc(params->slots, sizeof *load->map);
+	if (!load->flight || !load->idle || !load->to || !load->from || !load->parts || !load->map ||
+	    cmd_slots_open(&load->slots, (uint32_t)params->slots, params->seed) < 0)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < params->slots; i++)
+		load->map[i] = CMD_SLOT_UNTOUCHED;
+	for (uint32_t i = 0; i < params->depth; i++)
+		load->idle[load->idle_count++] = i;
+	return 0;
+}
+
+void bench_load_close(struct bench_load *load)
+{
+	free(load->flight);
+	free(load->idle);
+	free(load->to);
+	free(load->from);
+	free(load->parts);
+	free(load->map);
+	cmd_slots_close(&load->slots);
+}
+
+/* The first failure ends the run; what follows from it is not news. */
+__attribute__((format(printf, 2, 3))) static void broke(struct bench_load *load, const char *format, ...)
+{
+	load->stopping = true;
+	if (load->broken)
+		return;
+	load->broken = true;
+	va_list list;
+	va_start(list, format);
+	vsnprintf(load->error, sizeof load->error, format, list);
+	va_end(list);
+}
+
+static void broke_event(struct bench_load *load, const char *what, const struct weft_event *event)
+{
+	char text[256];
+	const struct weft_error *error = event->error;
+	cmd_describe_error(event->status, text, sizeof text);
+	if (error)
+		broke(load, "%s: %s%s%s%s%s%s%s%s", what, text, error->text[0] ? ": " : "", error->text,
+		      error->rail[0] ? " (rail " : "", error->rail, error->rail[0] ? ")" : "",
+		      error->hint ? "; " : "", error->hint ? error->hint : "");
+	else
+		broke(load, "%s: %s", what, text);
+}
+
+static int submit_region(struct bench_load *load, const struct weft_op *op, const uint32_t *to,
+			 const uint32_t *from)
+{
+	const struct bench_params *params = load->params;
+	uint64_t bytes = params->slot_bytes;
+
+	if (params->op == BENCH_PAGES) {
+		struct weft_pages pages = { .page_bytes = bytes,
+					    .count = params->pages,
+					    .from = load->region,
+					    .from_index = from,
+					    .to = load->remote,
+					    .to_index = to };
+		return weft_write_pages(load->engine, &pages, op, NULL);
+	}
+	if (params->op == BENCH_READ) {
+		struct weft_read read = { .from = load->remote,
+					  .from_offset = from[0] * bytes,
+					  .to = load->region,
+					  .to_offset = to[0] * bytes,
+					  .bytes = bytes };
+		return weft_read(load->engine, &read, op, NULL);
+	}
+	for (uint64_t i = 0; i < params->pages; i++)
+		load->parts[i] = (struct weft_write){ .from = load->region,
+						      .from_offset = from[i] * bytes,
+						      .to = load->remote,
+						      .to_offset = to[i] * bytes,
+						      .bytes = bytes };
+	if (params->op == BENCH_SCATTER)
+		return weft_scatter(load->engine, load->parts, (uint32_t)params->pages, op, NULL);
+	return weft_write(load->engine, load->parts, op, NULL);
+}
+
+static int submit_message(struct bench_load *load, const struct weft_op *op, uint64_t number)
+{
+	const struct bench_params *params = load->params;
+	const uint8_t *data = (uint8_t *)load->memory.base + number % params->slots * params->slot_bytes;
+
+	if (params->op == BENCH_CALL)
+		return weft_call(load->engine, load->peer, number, data, params->slot_bytes, op, NULL);
+	return weft_send(load->engine, load->peer, number, data, params->slot_bytes, op, NULL);
+}
+
+/* One operation more. False when there is no room for it now. */
+static bool submit(struct bench_load *load)
+{
+	const struct bench_params *params = load->params;
+	uint32_t at = load->idle[load->idle_count - 1];
+	struct bench_flight *flight = &load->flight[at];
+	uint32_t *to = load->to + at * params->pages, *from = load->from + at * params->pages;
+	bool message = bench_op_is_message(params->op);
+	struct weft_op op = { .queue = load->queue, .timeout_ns = params->timeout_ns };
+	int rc;
+
+	op.tag = (uint64_t)++flight->generation << 32 | at;
+	flight->number = load->next_number;
+	flight->start_ns = cmd_now_ns();
+	if (message) {
+		rc = submit_message(load, &op, flight->number);
+	} else {
+		for (uint64_t i = 0; i < params->pages; i++) {
+			to[i] = cmd_slots_take(&load->slots);
+			from[i] = cmd_slots_any(&load->slots);
+		}
+		rc = submit_region(load, &op, to, from);
+		for (uint64_t i = params->pages; rc < 0 && i > 0; i--)
+			cmd_slots_give(&load->slots, to[i - 1]);
+	}
+	if (rc == 0) {
+		load->next_number++;
+		load->idle_count--;
+		load->posted++;
+		flight->busy = true;
+		return true;
+	}
+	if (rc != -EAGAIN) {
+		char text[256];
+		broke(load, "%s was refused: %s", bench_op_names[params->op],
+		      cmd_describe_error(rc, text, sizeof text));
+	}
+	return false;
+}
+
+static void check_reply(struct bench_load *load, const struct bench_flight *flight,
+			const struct weft_event *event)
+{
+	const struct bench_params *params = load->params;
+	uint64_t slot = flight->number % params->slots;
+
+	if (event->bytes != params->slot_bytes)
+		broke(load, "a reply has %" PRIu64 " bytes and not %" PRIu64, event->bytes,
+		      params->slot_bytes);
+	else if (params->verify)
+		cmd_pattern_verify_one(event->data, event->bytes, params->seed, slot, flight->number,
+				       &load->replies);
+}
+
+static void take_end(struct bench_load *load, const struct weft_event *event, uint64_t now)
+{
+	const struct bench_params *params = load->params;
+	uint32_t at = (uint32_t)event->tag;
+	struct bench_flight *flight = at < params->depth ? &load->flight[at] : NULL;
+
+	if (!flight || !flight->busy || flight->generation != event->tag >> 32) {
+		broke(load, "an operation ended twice, or one that was never submitted (tag %#" PRIx64 ")",
+		      event->tag);
+		return;
+	}
+	flight->busy = false;
+	load->idle[load->idle_count++] = at;
+	bool good = event->status == 0;
+	for (uint64_t i = 0; bench_op_uses_region(params->op) && i < params->pages; i++) {
+		uint32_t to = load->to[at * params->pages + i];
+		load->map[to] = good ? load->from[at * params->pages + i] : CMD_SLOT_UNKNOWN;
+		cmd_slots_give(&load->slots, to);
+	}
+	if (!good) {
+		load->failed++;
+		broke_event(load, "an operation failed", event);
+		return;
+	}
+	if (event->type == WEFT_EVENT_REPLY)
+		check_reply(load, flight, event);
+	else if (event->bytes != load->op_bytes)
+		broke(load, "an operation of %" PRIu64 " bytes ended with %" PRIu64, load->op_bytes,
+		      event->bytes);
+	load->good_messages += bench_op_is_message(params->op);
+	load->ended++;
+	load->bytes += load->op_bytes;
+	load->last_ns = now;
+	cmd_histogram_add(load->latency, now - flight->start_ns);
+}
+
+static void take_event(struct bench_load *load, struct weft_event *event, uint64_t now)
+{
+	switch (event->type) {
+	case WEFT_EVENT_END:
+	case WEFT_EVENT_REPLY:
+		take_end(load, event, now);
+		break;
+	case WEFT_EVENT_PEER_UP:
+		load->peer_up |= event->peer == load->peer;
+		break;
+	case WEFT_EVENT_PEER_DOWN:
+		if (event->peer == load->peer)
+			broke_event(load, "the peer is down", event);
+		break;
+	case WEFT_EVENT_RAIL_DOWN:
+	case WEFT_EVENT_RAIL_UP:
+		if (!load->progress.shown)
+			break;
+		bench_progress_clear(&load->progress);
+		fprintf(stderr, "weft bench: a rail %s: %s %s\n",
+			event->type == WEFT_EVENT_RAIL_UP ? "is back" : "failed and is being reopened",
+			event->error ? event->error->rail : "", event->error ? event->error->text : "");
+		break;
+	default:
+		break;
+	}
+	weft_event_release(event);
+}
+
+/* Takes what there is; waits a little when there is nothing and nothing can be submitted. */
+static void take_events(struct bench_load *load)
+{
+	struct weft_event events[EVENTS];
+	int got;
+
+	if (load->params->manual) {
+		weft_progress(load->engine);
+		got = weft_queue_poll(load->queue, events, EVENTS);
+	} else {
+		got = weft_queue_wait(load->queue, events, EVENTS, WAIT_NS);
+	}
+	if (got < 0) {
+		char text[256];
+		broke(load, "the queue failed: %s", cmd_describe_error(got, text, sizeof text));
+		return;
+	}
+	uint64_t now = cmd_now_ns();
+	for (int i = 0; i < got; i++)
+		take_event(load, &events[i], now);
+}
+
+/* What must not wait for an operation to end: the peer's death, Ctrl-C, the progress line. */
+static void look_around(struct bench_load *load, uint64_t now)
+{
+	if (now - load->looked_ns < LOOK_NS)
+		return;
+	load->looked_ns = now;
+	if (bench_interrupted)
+		load->stopping = true;
+	/* The peer has nothing to say during a run but that it failed, or nothing more because it is gone. */
+	if (!load->broken && cmd_control_pending(load->control)) {
+		int rc = cmd_control_receive(load->control, WEFT_SECOND);
+		broke(load, "%s", rc < 0 ? load->control->error : "the peer sent a frame where none belongs");
+	}
+	if (!load->broken && now - load->alive_ns > ALIVE_NS) {
+		load->alive_ns = now;
+		if (cmd_control_send(load->control, CMD_FRAME_ALIVE, NULL, 0, WEFT_SECOND) < 0)
+			broke(load, "%s", load->control->error);
+	}
+	bench_progress_show(&load->progress, now, load->ended, load->posted, load->bytes);
+}
+
+int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns)
+{
+	uint64_t deadline = cmd_now_ns() + limit_ns, now;
+	struct weft_peer_info info;
+
+	load->broken = load->stopping = false;
+	while (!load->peer_up && !load->broken && !bench_interrupted) {
+		take_events(load);
+		now = cmd_now_ns();
+		look_around(load, now);
+		if (!load->peer_up && weft_peer_info(load->engine, load->peer, &info) == 0 && info.up)
+			load->peer_up = true;
+		if (!load->peer_up && now > deadline)
+			broke(load,
+			      "no path to the peer opened within %d s: can the rails of both sides reach "
+			      "each other? "
+			      "--rails and --avoid choose which are used, 'weft info' lists them",
+			      (int)(limit_ns / WEFT_SECOND));
+	}
+	return load->broken ? -EHOSTUNREACH : 0;
+}
+
+int bench_load_run(struct bench_load *load, uint64_t duration_ns, uint64_t max_ops)
+{
+	uint64_t now = cmd_now_ns(), start = now, drain_by = UINT64_MAX;
+
+	load->stopping = load->broken = false;
+	load->posted = load->ended = load->failed = load->bytes = 0;
+	load->start_ns = load->last_ns = start;
+	cmd_histogram_reset(load->latency);
+	bench_progress_start(&load->progress, start);
+	while (!load->stopping || load->idle_count < load->params->depth) {
+		while (!load->stopping && load->idle_count && (!max_ops || load->posted < max_ops) &&
+		       submit(load))
+			;
+		take_events(load);
+		now = cmd_now_ns();
+		look_around(load, now);
+		if (now - start >= duration_ns || (max_ops && load->posted >= max_ops))
+			load->stopping = true;
+		if (load->stopping && drain_by == UINT64_MAX)
+			drain_by = now + load->params->timeout_ns + GRACE_NS;
+		if (now > drain_by) {
+			broke(load, "%" PRIu64 " operations did not end by their deadline",
+			      load->params->depth - load->idle_count);
+			break;
+		}
+	}
+	bench_progress_clear(&load->progress);
+	return load->broken ? -EIO : 0;
+}

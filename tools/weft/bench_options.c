@@ -1,0 +1,339 @@
+/* weft bench: its options, their defaults and what must hold between them. */
+#include "bench.h"
+#include "net.h"
+#include "options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+const char *const bench_op_names[BENCH_OPS + 1] = {
+	"pages", "write", "read", "scatter", "send", "call", NULL
+};
+
+/* What an operation is when nothing else is said: enough in flight to fill a fast path, little for a round
+ * trip. */
+static const struct {
+	uint64_t size, depth, region;
+} defaults[BENCH_OPS] = {
+	[BENCH_PAGES] = { 64 * KIB, 16, 256 * MIB }, [BENCH_WRITE] = { MIB, 16, 256 * MIB },
+	[BENCH_READ] = { MIB, 16, 256 * MIB },	     [BENCH_SCATTER] = { 64 * KIB, 16, 256 * MIB },
+	[BENCH_SEND] = { 4 * KIB, 64, 16 * MIB },    [BENCH_CALL] = { 64, 1, 16 * MIB },
+};
+enum { DEFAULT_PAGES = 64 };
+
+static const struct cmd_usage usage = {
+	.command = "weft bench",
+	.synopsis = "[OPTION]... [HOST[:PORT]]",
+	.about = "Moves memory to another process and measures it, every byte verified where it arrived. "
+		 "Without HOST it\n"
+		 "starts the other process on this host; with HOST it uses a 'weft bench --listen' there. An "
+		 "operation\n"
+		 "counts when it has ended, which is when the receiver has it.\n"
+		 "\n"
+		 "Sizes take K, M, G (1024) and KB, MB, GB (1000); times take us, ms, s, m.",
+	.examples =
+	    "  weft bench                                  the best transport here, 64 KiB pages\n"
+	    "  weft bench --provider tcp --rails 4         four rails of tcp on 127.0.0.1 to 127.0.0.4\n"
+	    "  weft bench --op call --manual               round trips at their fastest\n"
+	    "  weft bench --op write --size 1M --depth 8 --duration 10s\n"
+	    "  weft bench --listen 7471                    on one host; then on another:\n"
+	    "  weft bench host-a:7471 --json\n",
+	.more = "See weft-bench(1).",
+};
+
+bool bench_op_is_message(int op)
+{
+	return op == BENCH_SEND || op == BENCH_CALL;
+}
+
+bool bench_op_uses_region(int op)
+{
+	return !bench_op_is_message(op);
+}
+
+static bool has_pages(int op)
+{
+	return op == BENCH_PAGES || op == BENCH_SCATTER;
+}
+
+/* Where the table writes. It starts with the defaults that do not depend on the operation. */
+static struct bench_options given = {
+	.params = { .op = BENCH_PAGES, .seed = 1, .timeout_ns = 10 * WEFT_SECOND },
+	.duration_ns = 3 * WEFT_SECOND,
+	.warmup_ns = 200 * WEFT_MILLISECOND,
+	.pages = DEFAULT_PAGES,
+};
+
+static const struct cmd_option table[] = {
+	{ .name = "op",
+	  .type = CMD_CHOICE,
+	  .value = &given.params.op,
+	  .argument = "OP",
+	  .choices = bench_op_names,
+	  .help = "what to do: pages (default), write, read, scatter, send, call" },
+	{ .name = "page-size",
+	  .type = CMD_SIZE,
+	  .value = &given.page_size,
+	  .argument = "SIZE",
+	  .min = 1,
+	  .max = GIB,
+	  .given = &given.page_size_given,
+	  .help = "bytes of a page (default 64K)" },
+	{ .name = "pages",
+	  .type = CMD_NUMBER,
+	  .value = &given.pages,
+	  .argument = "N",
+	  .min = 1,
+	  .max = 1000000,
+	  .given = &given.pages_given,
+	  .help = "pages an operation (default 64)" },
+	{ .name = "size",
+	  .type = CMD_SIZE,
+	  .value = &given.size,
+	  .argument = "SIZE",
+	  .min = 1,
+	  .max = 64 * GIB,
+	  .given = &given.size_given,
+	  .help = "bytes of an operation that is not paged (default 1M for write and read, 4K for send, 64 "
+		  "for call)" },
+	{ .name = "depth",
+	  .type = CMD_NUMBER,
+	  .value = &given.params.depth,
+	  .argument = "N",
+	  .min = 1,
+	  .max = 65536,
+	  .given = &given.depth_given,
+	  .help = "operations in flight (default 16; 64 for send, 1 for call)" },
+	{ .name = "duration",
+	  .type = CMD_DURATION,
+	  .value = &given.duration_ns,
+	  .argument = "TIME",
+	  .min = 1000000,
+	  .max = UINT64_C(604800) * WEFT_SECOND,
+	  .given = &given.duration_given,
+	  .help = "how long to measure (default 3s)" },
+	{ .name = "ops",
+	  .type = CMD_NUMBER,
+	  .value = &given.ops,
+	  .argument = "N",
+	  .min = 1,
+	  .help = "stop after N operations" },
+	{ .name = "warmup",
+	  .type = CMD_DURATION,
+	  .value = &given.warmup_ns,
+	  .argument = "TIME",
+	  .max = 3600 * WEFT_SECOND,
+	  .help = "run unmeasured for so long first (default 200ms; 0 for none)" },
+	{ .name = "region",
+	  .type = CMD_SIZE,
+	  .value = &given.region,
+	  .argument = "SIZE",
+	  .min = 1,
+	  .given = &given.region_given,
+	  .help = "bytes of memory on each side (default 256M)" },
+	{ .name = "provider",
+	  .type = CMD_STRING,
+	  .value = &given.transport.provider,
+	  .argument = "NAME",
+	  .help = "require this libfabric provider: efa, verbs, tcp, shm (default: the best there is)" },
+	{ .name = "rails",
+	  .type = CMD_STRING,
+	  .value = &given.transport.rails,
+	  .argument = "N|LIST",
+	  .help = "at most N rails, or these NICs by name or address, comma separated (default: all)" },
+	{ .name = "avoid",
+	  .type = CMD_STRING,
+	  .value = &given.transport.avoid,
+	  .argument = "LIST",
+	  .help = "none of these NICs" },
+	{ .name = "workers",
+	  .type = CMD_NUMBER,
+	  .value = &given.transport.workers,
+	  .argument = "N",
+	  .min = 1,
+	  .max = 1024,
+	  .help = "at most N worker threads on each side (default: one a group of rails)" },
+	{ .name = "manual",
+	  .type = CMD_FLAG,
+	  .value = &given.transport.manual,
+	  .help = "no worker threads: progress from the benchmark's own loop, for the lowest latency" },
+	{ .name = "timeout",
+	  .type = CMD_DURATION,
+	  .value = &given.params.timeout_ns,
+	  .argument = "TIME",
+	  .min = WEFT_MILLISECOND,
+	  .max = 3600 * WEFT_SECOND,
+	  .help = "the deadline of each operation (default 10s)" },
+	{ .name = "seed",
+	  .type = CMD_NUMBER,
+	  .value = &given.params.seed,
+	  .argument = "N",
+	  .help = "contents and places follow from it (default 1)" },
+	{ .name = "no-verify",
+	  .type = CMD_FLAG,
+	  .value = &given.no_verify,
+	  .help = "do not check what arrived" },
+	{ .name = "listen",
+	  .type = CMD_STRING,
+	  .value = &given.listen,
+	  .argument = "[ADDR:]PORT",
+	  .optional = true,
+	  .given = &given.is_listener,
+	  .help =
+	      "be the other side: serve one 'weft bench HOST' after another (default 0.0.0.0:" CMD_NET_PORT
+	      ")" },
+	{ .name = "once", .type = CMD_FLAG, .value = &given.once, .help = "with --listen: end after one" },
+#ifdef HAVE_SIM
+	{ .name = "sim",
+	  .type = CMD_STRING,
+	  .value = &given.sim,
+	  .argument = "NAME[,KEY=VALUE...]",
+	  .help = "simulated NICs instead of this host's, such as p5; every result says so" },
+#endif
+	{ .name = "json",
+	  .type = CMD_FLAG,
+	  .value = &given.json,
+	  .help = "print the result as one JSON object" },
+	{ .name = "csv",
+	  .type = CMD_FLAG,
+	  .value = &given.csv,
+	  .help = "print it as CSV, with a header line" },
+	{ .name = "quiet", .type = CMD_FLAG, .value = &given.quiet, .help = "no progress, only the result" },
+	{ .name = "verbose",
+	  .type = CMD_FLAG,
+	  .value = &given.transport.verbose,
+	  .help = "print the engine's log too" },
+	{ .name = "peer-fd",
+	  .type = CMD_NUMBER,
+	  .value = &given.peer_fd,
+	  .argument = "N",
+	  .max = 1 << 20,
+	  .given = &given.is_peer },
+	{ 0 },
+};
+
+static int wrong(const char *text)
+{
+	fprintf(stderr, "weft bench: %s\n", text);
+	return -1;
+}
+
+/* What contradicts itself is said, never quietly ignored. */
+static int check(const struct bench_options *options)
+{
+	if (options->json && options->csv)
+		return wrong("--json and --csv exclude each other");
+	if (options->is_listener && options->host)
+		return wrong("--listen and HOST exclude each other: one host listens, the other names it");
+	if (options->once && !options->is_listener)
+		return wrong("--once belongs to --listen");
+	if (options->is_listener && (options->json || options->csv))
+		return wrong(
+		    "--json and --csv belong to the side that names HOST: the result is printed there");
+	if (has_pages(options->params.op) && options->size_given)
+		return wrong("--size is for operations that are not paged: use --page-size and --pages, or "
+			     "--op write");
+	if (!has_pages(options->params.op) && (options->page_size_given || options->pages_given))
+		return wrong("--page-size and --pages are for --op pages and scatter: use --size");
+	if (bench_op_is_message(options->params.op) && options->size_given &&
+	    options->size > BENCH_MESSAGE_MAX)
+		return wrong("--size of a message is 64 MiB at most: use --op write for more");
+	return 0;
+}
+
+/* Slots and region from sizes. A region too small for what is in flight would have two writers of one page.
+ */
+static int lay_out(struct bench_options *options)
+{
+	struct bench_params *params = &options->params;
+	uint64_t least, limit = bench_memory_limit(), region = options->region;
+	char need[32], have[32];
+
+	params->pages = has_pages(params->op) ? options->pages : 1;
+	params->slot_bytes = has_pages(params->op) ? options->page_size : options->size;
+	if (bench_op_is_message(params->op))
+		least = params->slot_bytes;
+	else if (__builtin_mul_overflow(params->depth * params->pages, params->slot_bytes, &least))
+		return wrong("--depth, --pages and --page-size together are too much");
+	cmd_format_size(least, need, sizeof need);
+	if (!options->region_given) {
+		region = region > limit ? limit : region;
+		region = region < 2 * least ? 2 * least : region;
+	}
+	if (region > limit || least > limit) {
+		fprintf(
+		    stderr,
+		    "weft bench: %s on each side is more than this host has free; use a smaller --region, "
+		    "--depth or size\n",
+		    cmd_format_size(region, have, sizeof have));
+		return -1;
+	}
+	if (region < least) {
+		fprintf(stderr,
+			"weft bench: --region %s is too small: what is in flight takes %s (--depth times the "
+			"size of an "
+			"operation)\n",
+			cmd_format_size(region, have, sizeof have), need);
+		return -1;
+	}
+	params->slots = region / params->slot_bytes;
+	if (params->slots > CMD_SLOT_MAX)
+		return wrong("--region has too many pages: use fewer or larger ones");
+	return 0;
+}
+
+int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
+{
+	int rc = cmd_options_parse(&usage, table, argc, argv, &given.host, 1);
+	struct bench_options options = given;
+
+	if (rc != 0)
+		return rc;
+	if (check(&options) < 0)
+		return -1;
+	if (!options.size_given)
+		options.size = defaults[options.params.op].size;
+	if (!options.page_size_given)
+		options.page_size = defaults[options.params.op].size;
+	if (!options.depth_given)
+		options.params.depth = defaults[options.params.op].depth;
+	if (!options.region_given)
+		options.region = defaults[options.params.op].region;
+	if (options.ops && !options.duration_given)
+		options.duration_ns = WEFT_FOREVER;
+	options.params.verify = !options.no_verify;
+	options.params.manual = options.transport.manual;
+	options.params.workers = options.transport.workers;
+	options.params.simulated = options.transport.simulated = options.sim != NULL;
+	options.format = options.json ? BENCH_JSON : options.csv ? BENCH_CSV : BENCH_TABLE;
+	if (!options.is_peer && !options.is_listener && lay_out(&options) < 0)
+		return -1;
+	*ret_options = options;
+	return 0;
+}
+
+void bench_message_config(const struct bench_params *params, struct weft_config *config)
+{
+	if (params->slot_bytes > 4 * MIB)
+		config->max_message = params->slot_bytes;
+	if (params->slot_bytes > 2 * MIB)
+		config->peer_window = 4 * params->slot_bytes;
+}
+
+void bench_params_describe(const struct bench_params *params, char *text, size_t room)
+{
+	char size[32];
+	cmd_format_size(params->slot_bytes, size, sizeof size);
+	if (has_pages(params->op))
+		snprintf(text, room,
+			 "%s: %" PRIu64 " pages of %s at random places an operation, %" PRIu64 " in flight",
+			 bench_op_names[params->op], params->pages, size, params->depth);
+	else
+		snprintf(text, room, "%s: %s an operation, %" PRIu64 " in flight", bench_op_names[params->op],
+			 size, params->depth);
+}

@@ -1,0 +1,382 @@
+/*
+ * The benchmark's other side: opens an engine as the driver asks, offers its memory, answers messages and
+ * calls, and in the end checks every byte the driver says it should have. One thread, one driver.
+ */
+#include "bench.h"
+#include "net.h"
+#include "pack.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define HELLO_NS  (10 * WEFT_SECOND)
+#define SILENT_NS (20 * WEFT_SECOND) /* the driver says it is alive every second */
+#define LAST_NS	  (5 * WEFT_SECOND)  /* for messages that ended at the driver and are not taken yet */
+#define LOOK_NS	  WEFT_MILLISECOND   /* how often a manual loop looks at the control connection */
+
+struct peer {
+	struct cmd_control *control;
+	struct bench_params params;
+	weft_engine *engine;
+	weft_queue *queue;
+	weft_region region;
+	struct bench_memory memory;
+	struct bench_result result;
+	uint64_t next_message, expected_messages, mapped, cpu_start, heard_ns;
+	bool finished;
+	char *why;
+	size_t room;
+};
+
+__attribute__((format(printf, 3, 4))) static int fail(struct peer *peer, int error, const char *format, ...)
+{
+	va_list list;
+	va_start(list, format);
+	vsnprintf(peer->why, peer->room, format, list);
+	va_end(list);
+	return error;
+}
+
+static int fail_weft(struct peer *peer, int error, const char *what)
+{
+	char text[256];
+	return fail(peer, error, "%s: %s", what, cmd_describe_error(error, text, sizeof text));
+}
+
+/* The control connection failed: it has said why. */
+static int fail_control(struct peer *peer, int error)
+{
+	return fail(peer, error, "%s", peer->control->error);
+}
+
+static int greet(struct peer *peer)
+{
+	struct cmd_control *control = peer->control;
+	uint8_t payload[64];
+	char version[32];
+	struct cmd_unpack unpack;
+	struct cmd_pack pack;
+	int rc = cmd_control_expect(control, CMD_FRAME_HELLO, HELLO_NS);
+
+	if (rc < 0)
+		return fail_control(peer, rc);
+	cmd_unpack_start(&unpack, control->buffer, control->bytes);
+	cmd_unpack_text(&unpack, version, sizeof version);
+	if (!cmd_unpack_done(&unpack))
+		return fail(peer, -EPROTO, "the driver's greeting is malformed");
+	cmd_pack_start(&pack, payload, sizeof payload);
+	cmd_pack_text(&pack, weft_version());
+	rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, HELLO_NS);
+	if (rc == 0)
+		rc = cmd_control_expect(control, CMD_FRAME_PARAMS, HELLO_NS);
+	if (rc < 0)
+		return fail_control(peer, rc);
+	rc = bench_params_unpack(control->buffer, control->bytes, &peer->params);
+	return rc < 0 ? fail(peer, rc, "the driver's parameters are malformed") : 0;
+}
+
+static int open_engine(struct peer *peer, const struct bench_options *own)
+{
+	struct bench_params *params = &peer->params;
+	struct cmd_transport_options options = own->transport;
+	struct cmd_transport transport;
+	struct weft_config config;
+	int rc;
+
+	if (params->simulated != options.simulated && !own->is_peer)
+		return fail(peer, -EINVAL,
+			    "one side uses simulated NICs and the other does not: give --sim to both");
+	if (options.provider && strncmp(options.provider, params->provider, strlen(options.provider)) != 0)
+		return fail(peer, -EINVAL, "this side was started with --provider %s and the driver uses %s",
+			    options.provider, params->provider);
+	options.same_host = cmd_net_same_host(peer->control->fd);
+	options.simulated = params->simulated;
+	options.provider = params->provider;
+	/* The driver's rails are this host's only when it is the same host. */
+	if (options.same_host && !options.rails && !options.avoid) {
+		options.rails = params->rails[0] ? params->rails : NULL;
+		options.avoid = params->avoid[0] ? params->avoid : NULL;
+	}
+	options.manual = params->manual;
+	if (!options.workers)
+		options.workers = params->workers;
+	rc = cmd_transport_choose(&options, &transport, peer->why, peer->room);
+	if (rc < 0)
+		return rc;
+	cmd_transport_config(&options, &transport, &config);
+	if (bench_op_is_message(params->op))
+		bench_message_config(params, &config);
+	rc = cmd_transport_open(&config, &peer->engine, peer->why, peer->room);
+	if (rc < 0)
+		return rc;
+	rc = weft_queue_open(peer->engine, &peer->queue);
+	return rc < 0 ? fail_weft(peer, rc, "no queue could be opened") : 0;
+}
+
+static int open_memory(struct peer *peer)
+{
+	struct bench_params *params = &peer->params;
+	uint64_t bytes = params->slots * params->slot_bytes; /* checked when unpacked */
+	uint32_t access = params->op == BENCH_READ ? WEFT_REMOTE_READ : WEFT_REMOTE_WRITE;
+	int rc;
+
+	if (!bench_op_uses_region(params->op))
+		return 0;
+	if (bytes > bench_memory_limit())
+		return fail(peer, -ENOMEM,
+			    "the driver asks for %" PRIu64 " MiB, more than this host has free", bytes >> 20);
+	rc = bench_memory_open(&peer->memory, bytes);
+	if (rc < 0)
+		return fail(peer, rc, "no memory for the region: %s", strerror(-rc));
+	for (uint64_t i = 0; params->op == BENCH_READ && i < params->slots; i++)
+		cmd_pattern_fill((uint8_t *)peer->memory.base + i * params->slot_bytes, params->slot_bytes,
+				 params->seed, i);
+	rc = weft_region_register(peer->engine, peer->memory.base, bytes, access, &peer->region);
+	return rc < 0 ? fail_weft(peer, rc, "the region could not be registered") : 0;
+}
+
+/* Sends a blob as weft_address() and weft_region_export() write them into the control buffer. */
+static int offer(struct peer *peer)
+{
+	struct cmd_control *control = peer->control;
+	struct bench_ready ready = { .provider = "" };
+	struct weft_info info;
+	size_t bytes = sizeof control->buffer;
+	uint8_t payload[64];
+	int rc = weft_address(peer->engine, control->buffer, &bytes);
+
+	if (rc < 0)
+		return fail_weft(peer, rc, "the engine has no address");
+	rc = cmd_control_send(control, CMD_FRAME_ADDRESS, control->buffer, bytes, HELLO_NS);
+	if (rc == 0 && peer->region) {
+		bytes = sizeof control->buffer;
+		rc = weft_region_export(peer->engine, peer->region, control->buffer, &bytes);
+		if (rc < 0)
+			return fail_weft(peer, rc, "the region could not be exported");
+		rc = cmd_control_send(control, CMD_FRAME_REGION, control->buffer, bytes, HELLO_NS);
+	}
+	if (rc < 0)
+		return fail_control(peer, rc);
+	rc = weft_engine_info(peer->engine, &info);
+	if (rc < 0)
+		return fail_weft(peer, rc, "the engine says nothing about itself");
+	snprintf(ready.provider, sizeof ready.provider, "%s", info.provider);
+	ready.rails = info.rails;
+	ready.line_bps = cmd_transport_line_bps(peer->engine, info.rails);
+	rc = bench_ready_pack(&ready, payload, sizeof payload);
+	if (rc >= 0)
+		rc = cmd_control_send(control, CMD_FRAME_READY, payload, (size_t)rc, HELLO_NS);
+	return rc < 0 ? fail_control(peer, rc) : 0;
+}
+
+static void check_message(struct peer *peer, const struct weft_event *event)
+{
+	struct bench_params *params = &peer->params;
+
+	peer->result.messages++;
+	peer->result.message_bytes += event->bytes;
+	if (event->type == WEFT_EVENT_MESSAGE && event->tag != peer->next_message)
+		peer->result.disorder++;
+	peer->next_message = event->tag + 1;
+	if (!params->verify)
+		return;
+	if (event->bytes != params->slot_bytes) {
+		/* A wrong length counts as wrong in its first missing byte. */
+		peer->result.verdict.checked++;
+		if (!peer->result.verdict.wrong++) {
+			peer->result.verdict.first_slot = event->tag;
+			peer->result.verdict.first_offset = event->bytes;
+		}
+		return;
+	}
+	cmd_pattern_verify_one(event->data, event->bytes, params->seed, event->tag % params->slots,
+			       event->tag, &peer->result.verdict);
+}
+
+static int answer(struct peer *peer, const struct weft_event *event)
+{
+	uint64_t deadline = cmd_now_ns() + WEFT_SECOND;
+	for (;;) {
+		int rc = weft_reply(peer->engine, event->peer, event->call, 0, event->data, event->bytes);
+		/* A caller that is gone needs no answer; the control connection tells the rest. */
+		if (rc == 0 || rc == -ENOENT || rc == -EHOSTDOWN)
+			return 0;
+		if (rc != -EAGAIN || cmd_now_ns() > deadline)
+			return fail_weft(peer, rc, "a reply could not be sent");
+		if (peer->params.manual)
+			weft_progress(peer->engine);
+		else
+			nanosleep(&(struct timespec){ .tv_nsec = 20000 }, NULL);
+	}
+}
+
+static int take_events(struct peer *peer)
+{
+	struct weft_event events[64];
+	int got, rc = 0;
+
+	if (peer->params.manual)
+		weft_progress(peer->engine);
+	while (rc == 0 && (got = weft_queue_poll(peer->queue, events, 64)) != 0) {
+		if (got < 0)
+			return fail_weft(peer, got, "the queue failed");
+		for (int i = 0; i < got; i++) {
+			if (events[i].type == WEFT_EVENT_MESSAGE || events[i].type == WEFT_EVENT_CALL)
+				check_message(peer, &events[i]);
+			if (rc == 0 && events[i].type == WEFT_EVENT_CALL)
+				rc = answer(peer, &events[i]);
+			weft_event_release(&events[i]);
+		}
+	}
+	return rc;
+}
+
+static int take_map(struct peer *peer)
+{
+	struct bench_params *params = &peer->params;
+	struct cmd_control *control = peer->control;
+	uint64_t count = control->bytes / 4;
+	uint32_t *map = malloc(control->bytes);
+	struct cmd_unpack unpack;
+
+	if (!map)
+		return fail(peer, -ENOMEM, "out of memory");
+	if (control->bytes % 4 || count > params->slots - peer->mapped || !peer->memory.base) {
+		free(map);
+		return fail(peer, -EPROTO, "the driver's map of the region is malformed");
+	}
+	cmd_unpack_start(&unpack, control->buffer, control->bytes);
+	for (uint64_t i = 0; i < count; i++) {
+		map[i] = cmd_unpack_u32(&unpack);
+		if (map[i] >= params->slots && map[i] < CMD_SLOT_UNKNOWN) {
+			free(map);
+			return fail(peer, -EPROTO, "the driver's map names a page that is not there");
+		}
+	}
+	cmd_pattern_verify((uint8_t *)peer->memory.base + peer->mapped * params->slot_bytes,
+			   params->slot_bytes, params->seed, map, peer->mapped, count, &peer->result.verdict);
+	peer->mapped += count;
+	free(map);
+	return 0;
+}
+
+static int take_stop(struct peer *peer)
+{
+	struct cmd_unpack unpack;
+	peer->result.cpu_ns = bench_cpu_ns() - peer->cpu_start;
+	cmd_unpack_start(&unpack, peer->control->buffer, peer->control->bytes);
+	peer->expected_messages = cmd_unpack_u64(&unpack);
+	return cmd_unpack_done(&unpack) ? 0 : fail(peer, -EPROTO, "the driver's last count is malformed");
+}
+
+static int send_result(struct peer *peer)
+{
+	uint64_t deadline = cmd_now_ns() + LAST_NS;
+	uint8_t payload[128];
+	int rc = 0;
+
+	while (rc == 0 && peer->result.messages < peer->expected_messages && cmd_now_ns() < deadline)
+		rc = take_events(peer);
+	if (rc < 0)
+		return rc;
+	rc = bench_result_pack(&peer->result, payload, sizeof payload);
+	if (rc >= 0)
+		rc = cmd_control_send(peer->control, CMD_FRAME_RESULT, payload, (size_t)rc, HELLO_NS);
+	return rc < 0 ? fail_control(peer, rc) : 0;
+}
+
+static int take_frame(struct peer *peer)
+{
+	int rc = cmd_control_receive(peer->control, SILENT_NS);
+	if (rc < 0)
+		return fail_control(peer, rc);
+	peer->heard_ns = cmd_now_ns();
+	switch (peer->control->type) {
+	case CMD_FRAME_ALIVE:
+		return 0;
+	case CMD_FRAME_START:
+		peer->cpu_start = bench_cpu_ns();
+		return 0;
+	case CMD_FRAME_STOP:
+		return take_stop(peer);
+	case CMD_FRAME_MAP:
+		return take_map(peer);
+	case CMD_FRAME_VERIFY:
+		return send_result(peer);
+	case CMD_FRAME_BYE:
+		peer->finished = true;
+		return 0;
+	default:
+		return fail(peer, -EPROTO, "the driver sent frame %d, which is not its to send",
+			    peer->control->type);
+	}
+}
+
+static void rest(struct peer *peer)
+{
+	struct pollfd waiting[2] = {
+		{ .fd = peer->control->fd, .events = POLLIN },
+		{ .fd = weft_queue_fd(peer->queue), .events = POLLIN },
+	};
+	poll(waiting, waiting[1].fd < 0 ? 1 : 2, waiting[1].fd < 0 ? 1 : 500);
+}
+
+static int serve(struct peer *peer)
+{
+	uint64_t looked_ns = 0;
+	int rc = 0;
+
+	peer->heard_ns = cmd_now_ns();
+	while (rc == 0 && !peer->finished) {
+		rc = take_events(peer);
+		if (!peer->params.manual)
+			rest(peer);
+		uint64_t now = cmd_now_ns();
+		if (rc == 0 && (!peer->params.manual || now - looked_ns > LOOK_NS)) {
+			looked_ns = now;
+			if (bench_interrupted)
+				rc = fail(peer, -ECANCELED, "this side was interrupted");
+			else if (cmd_control_pending(peer->control))
+				rc = take_frame(peer);
+			else if (now - peer->heard_ns > SILENT_NS)
+				rc =
+				    fail(peer, -ETIMEDOUT, "nothing was heard from the driver for %d seconds",
+					 (int)(SILENT_NS / WEFT_SECOND));
+		}
+	}
+	return rc;
+}
+
+int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, char *why, size_t room)
+{
+	struct peer peer = { .control = control, .why = why, .room = room };
+	int rc = greet(&peer);
+
+	if (rc == 0)
+		rc = open_engine(&peer, own);
+	if (own->is_peer)
+		bench_signals_ignore();
+	else
+		bench_signals_catch();
+	if (rc == 0)
+		rc = open_memory(&peer);
+	if (rc == 0)
+		rc = offer(&peer);
+	if (rc == 0)
+		rc = serve(&peer);
+	if (rc < 0)
+		cmd_control_send_error(control, rc, why);
+	else
+		snprintf(why, room, "%" PRIu64 " checked, %" PRIu64 " wrong", peer.result.verdict.checked,
+			 peer.result.verdict.wrong);
+	if (peer.engine)
+		weft_close(peer.engine);
+	bench_memory_close(&peer.memory);
+	return rc;
+}

@@ -1,0 +1,226 @@
+/* TCP for the control connection. */
+#include "net.h"
+#include "control.h"
+#include "options.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int take_port(const char *text, struct cmd_net_address *address)
+{
+	uint64_t port;
+	if (strlen(text) >= sizeof address->port || cmd_parse_number(text, &port) < 0 || port > 65535)
+		return -EINVAL;
+	snprintf(address->port, sizeof address->port, "%u", (unsigned)port);
+	return 0;
+}
+
+int cmd_net_parse(const char *text, bool bare_port, struct cmd_net_address *ret_address)
+{
+	struct cmd_net_address address = { .port = CMD_NET_PORT };
+	const char *host = text, *end, *rest;
+
+	if (bare_port && (!*text || take_port(text, &address) == 0)) {
+		*ret_address = address;
+		return 0;
+	}
+	if (*text == '[') {
+		host = text + 1;
+		end = strchr(host, ']');
+		if (!end || end == host)
+			return -EINVAL;
+		rest = end + 1;
+	} else {
+		end = host + strcspn(host, ":");
+		rest = end;
+		/* Two colons without brackets: an IPv6 address, whose port could not be told from its end. */
+		if (*rest && strchr(rest + 1, ':'))
+			end = rest = host + strlen(host);
+	}
+	size_t length = (size_t)(end - host);
+	if (length >= sizeof address.host || (!length && !bare_port) || strcspn(text, " \t/") != strlen(text))
+		return -EINVAL;
+	memcpy(address.host, host, length);
+	if (*rest && (*rest != ':' || take_port(rest + 1, &address) < 0))
+		return -EINVAL;
+	*ret_address = address;
+	return 0;
+}
+
+static int resolve(const struct cmd_net_address *address, int flags, struct addrinfo **ret_found, char *why,
+		   size_t room)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV };
+	int rc = getaddrinfo(address->host, address->port, &hints, ret_found);
+	if (rc == 0)
+		return 0;
+	snprintf(why, room, "'%s' is no address known here: %s", address->host,
+		 rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+	return -ENOENT;
+}
+
+int cmd_net_listen(const struct cmd_net_address *given, char *why, size_t room)
+{
+	struct cmd_net_address address = *given;
+	struct addrinfo *found;
+	int on = 1;
+
+	if (!address.host[0])
+		snprintf(address.host, sizeof address.host, "0.0.0.0");
+	int rc = resolve(&address, AI_PASSIVE, &found, why, room);
+	if (rc < 0)
+		return rc;
+	int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+	    bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 8) == 0) {
+		freeaddrinfo(found);
+		return fd;
+	}
+	rc = -errno;
+	freeaddrinfo(found);
+	if (fd >= 0)
+		close(fd);
+	if (rc == -EADDRINUSE)
+		snprintf(why, room,
+			 "port %s is in use: another 'weft bench --listen' or program has it. End that one, "
+			 "or choose "
+			 "another port with --listen %s%sPORT ('ss -ltnp' shows who has it)",
+			 address.port, given->host, given->host[0] ? ":" : "");
+	else if (rc == -EACCES)
+		snprintf(why, room, "port %s is reserved: choose one above 1023", address.port);
+	else if (rc == -EADDRNOTAVAIL)
+		snprintf(why, room, "%s is not an address of this host ('ip addr' shows which are)",
+			 address.host);
+	else
+		snprintf(why, room, "cannot listen on %s:%s: %s", address.host, address.port, strerror(-rc));
+	return rc;
+}
+
+/* A host that disappears without a word is noticed, and small frames do not wait for each other. */
+static void tune(int fd)
+{
+	int on = 1, idle = 3, interval = 2, count = 3;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+}
+
+int cmd_net_accept(int listener, uint64_t timeout_ns, char *why, size_t room)
+{
+	struct pollfd waiting = { .fd = listener, .events = POLLIN };
+	int got = poll(&waiting, 1, (int)(timeout_ns / 1000000));
+
+	if (got == 0 || (got < 0 && errno == EINTR))
+		return -EAGAIN;
+	int fd = got < 0 ? -1 : accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	if (fd < 0) {
+		int rc = -errno;
+		if (rc == -ECONNABORTED || rc == -EAGAIN || rc == -EINTR)
+			return -EAGAIN;
+		snprintf(why, room, "cannot accept connections: %s", strerror(-rc));
+		return rc;
+	}
+	tune(fd);
+	return fd;
+}
+
+static int connect_one(const struct addrinfo *to, uint64_t deadline)
+{
+	int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int error = 0;
+	socklen_t length = sizeof error;
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, to->ai_addr, to->ai_addrlen) < 0 && errno != EINPROGRESS) {
+		error = errno;
+	} else {
+		struct pollfd waiting = { .fd = fd, .events = POLLOUT };
+		int got;
+		do {
+			uint64_t now = cmd_now_ns();
+			got = now >= deadline ? 0 : poll(&waiting, 1, (int)((deadline - now) / 1000000) + 1);
+		} while (got < 0 && errno == EINTR);
+		if (got <= 0)
+			error = got == 0 ? ETIMEDOUT : errno;
+		else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+			error = errno;
+	}
+	if (!error)
+		return fd;
+	close(fd);
+	return -error;
+}
+
+int cmd_net_connect(const struct cmd_net_address *address, uint64_t timeout_ns, char *why, size_t room)
+{
+	struct addrinfo *found;
+	uint64_t deadline = cmd_now_ns() + timeout_ns;
+	int fd = -ENOENT, rc = resolve(address, 0, &found, why, room);
+
+	if (rc < 0)
+		return rc;
+	for (struct addrinfo *to = found; to && fd < 0; to = to->ai_next)
+		fd = connect_one(to, deadline);
+	freeaddrinfo(found);
+	if (fd >= 0) {
+		tune(fd);
+		return fd;
+	}
+	if (fd == -ECONNREFUSED)
+		snprintf(why, room, "nobody listens at %s:%s: start 'weft bench --listen %s' there first",
+			 address->host, address->port, address->port);
+	else
+		snprintf(why, room, "cannot reach %s:%s: %s", address->host, address->port, strerror(-fd));
+	return fd;
+}
+
+static int ends(int fd, bool other_end, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+{
+	*ret_length = sizeof *ret_address;
+	return other_end ? getpeername(fd, (struct sockaddr *)ret_address, ret_length)
+			 : getsockname(fd, (struct sockaddr *)ret_address, ret_length);
+}
+
+char *cmd_net_name(int fd, bool other_end, char *text, size_t room)
+{
+	struct sockaddr_storage address;
+	socklen_t length;
+	char host[NI_MAXHOST], port[NI_MAXSERV];
+
+	snprintf(text, room, "?");
+	if (ends(fd, other_end, &address, &length) == 0 &&
+	    getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
+			NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(text, room, address.ss_family == AF_INET6 ? "[%.60s]:%.6s" : "%.60s:%.6s", host,
+			 port);
+	return text;
+}
+
+bool cmd_net_same_host(int fd)
+{
+	struct sockaddr_storage here, there;
+	socklen_t length;
+
+	if (ends(fd, false, &here, &length) < 0 || ends(fd, true, &there, &length) < 0 ||
+	    here.ss_family != there.ss_family)
+		return false;
+	if (here.ss_family == AF_INET) {
+		uint32_t a = ntohl(((struct sockaddr_in *)&here)->sin_addr.s_addr);
+		uint32_t b = ntohl(((struct sockaddr_in *)&there)->sin_addr.s_addr);
+		return a == b || (a >> 24 == 127 && b >> 24 == 127);
+	}
+	if (here.ss_family == AF_INET6)
+		return memcmp(&((struct sockaddr_in6 *)&here)->sin6_addr,
+			      &((struct sockaddr_in6 *)&there)->sin6_addr, sizeof(struct in6_addr)) == 0;
+	return here.ss_family == AF_UNIX;
+}

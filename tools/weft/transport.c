@@ -1,0 +1,199 @@
+/* Choosing a transport and opening an engine on it. */
+#include "transport.h"
+#include "options.h"
+#include "suggest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct found {
+	bool efa, verbs;
+};
+
+static bool is_a(const char *provider, const char *kind)
+{
+	return strncmp(provider, kind, strlen(kind)) == 0;
+}
+
+static int look(void *context, const struct weft_nic *nic)
+{
+	struct found *found = context;
+	if (nic->usable && is_a(nic->provider, "efa"))
+		found->efa = true;
+	if (nic->usable && is_a(nic->provider, "verbs"))
+		found->verbs = true;
+	return 0;
+}
+
+/* N rails of tcp on one host are N addresses of the loopback network: any number of them are there without
+ * set-up. */
+static void loopback_rails(struct cmd_transport *transport, uint64_t count)
+{
+	size_t used = 0;
+	for (uint64_t i = 1; i <= count; i++)
+		used += (size_t)snprintf(transport->rails + used, sizeof transport->rails - used,
+					 "%s127.0.0.%u", i > 1 ? "," : "", (unsigned)i);
+	transport->max_rails = (uint32_t)count;
+}
+
+static void choose_provider(const struct cmd_transport_options *options, struct cmd_transport *transport)
+{
+	struct found found = { 0 };
+	struct weft_config config = WEFT_CONFIG_INIT;
+	const char *provider = "", *why;
+
+	if (options->provider) {
+		provider = options->provider;
+		why = "asked for with --provider";
+	} else if (options->simulated) {
+		why = "simulated NICs";
+	} else if (transport->rails[0]) {
+		why = "the best for the rails named";
+	} else if (!options->same_host) {
+		why = "the best this host has";
+	} else {
+		config.avoid = options->avoid;
+		/* A failure to list is no reason to stop: opening says better what is wrong. */
+		weft_nics(&config, look, &found);
+		provider = found.efa ? "efa" : found.verbs ? "verbs" : "shm";
+		why = found.efa || found.verbs
+			  ? "this host has RDMA NICs"
+			  : "no RDMA NIC here; between two processes of one host shared memory "
+			    "is the fastest";
+	}
+	snprintf(transport->provider, sizeof transport->provider, "%s", provider);
+	snprintf(transport->why, sizeof transport->why, "%s", why);
+}
+
+int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
+			 char *why, size_t room)
+{
+	struct cmd_transport transport = { 0 };
+	uint64_t count = 0;
+	bool number = options->rails && cmd_parse_number(options->rails, &count) == 0;
+
+	if (number && (count < 1 || count > CMD_RAILS_MAX)) {
+		snprintf(why, room, "--rails cannot be %s: it is a number from 1 to %d, or names of NICs",
+			 options->rails, CMD_RAILS_MAX);
+		return -EINVAL;
+	}
+	if ((options->rails && strlen(options->rails) >= sizeof transport.rails) ||
+	    (options->avoid && strlen(options->avoid) >= sizeof transport.avoid) ||
+	    (options->provider && strlen(options->provider) >= sizeof transport.provider)) {
+		snprintf(why, room, "the text of --provider, --rails or --avoid is too long");
+		return -EINVAL;
+	}
+	if (options->rails && !number)
+		snprintf(transport.rails, sizeof transport.rails, "%s", options->rails);
+	if (options->avoid)
+		snprintf(transport.avoid, sizeof transport.avoid, "%s", options->avoid);
+	if (number)
+		transport.max_rails = (uint32_t)count;
+	choose_provider(options, &transport);
+	if (options->same_host && is_a(transport.provider, "tcp") && !transport.rails[0] &&
+	    !transport.avoid[0])
+		loopback_rails(&transport, number ? count : 1);
+	*ret_transport = transport;
+	return 0;
+}
+
+static void print_log(void *context, enum weft_log_level level, const char *text)
+{
+	static const char *const names[] = { "error", "warning", "info", "debug" };
+	(void)context;
+	fprintf(stderr, "weft %s: %s\n", names[level <= WEFT_LOG_DEBUG ? level : WEFT_LOG_DEBUG], text);
+}
+
+void cmd_transport_config(const struct cmd_transport_options *options, const struct cmd_transport *transport,
+			  struct weft_config *ret_config)
+{
+	struct weft_config config = WEFT_CONFIG_INIT;
+
+	config.provider = transport->provider[0] ? transport->provider : NULL;
+	config.rails = transport->rails[0] ? transport->rails : NULL;
+	config.avoid = transport->avoid[0] ? transport->avoid : NULL;
+	config.max_rails = transport->max_rails;
+	config.max_workers = (uint32_t)options->workers;
+	if (options->manual)
+		config.flags |= WEFT_MANUAL_PROGRESS;
+	if (options->verbose)
+		config.log = print_log;
+	*ret_config = config;
+}
+
+char *cmd_describe_error(int error, char *text, size_t room)
+{
+	const char *hint = weft_error_hint(error);
+	snprintf(text, room, "%s%s%s", weft_strerror(error), hint ? ": " : "", hint ? hint : "");
+	return text;
+}
+
+struct providers {
+	char text[200];
+	const char *wanted;
+	struct cmd_suggest suggest;
+	char best[32];
+};
+
+static int collect_provider(void *context, const struct weft_nic *nic)
+{
+	struct providers *providers = context;
+	char name[34];
+	snprintf(name, sizeof name, " %s", nic->provider);
+
+	/* Each once: they come NIC by NIC. */
+	const char *at = strstr(providers->text, name);
+	size_t length = strlen(name), used = strlen(providers->text);
+	if ((at && (at[length] == ',' || !at[length])) || used + length + 2 > sizeof providers->text)
+		return 0;
+	snprintf(providers->text + used, sizeof providers->text - used, "%s%s", used ? "," : "", name);
+	cmd_suggest_offer(&providers->suggest, nic->provider);
+	if (providers->suggest.best == nic->provider) {
+		/* The name lives only as long as this call. */
+		snprintf(providers->best, sizeof providers->best, "%s", nic->provider);
+		providers->suggest.best = providers->best;
+	}
+	return 0;
+}
+
+int cmd_transport_open(const struct weft_config *config, weft_engine **ret_engine, char *why, size_t room)
+{
+	int rc = weft_open(config, ret_engine);
+	char text[256];
+	struct weft_config any = WEFT_CONFIG_INIT;
+	struct providers providers = { .wanted = config->provider };
+
+	if (rc == 0)
+		return 0;
+	cmd_describe_error(rc, text, sizeof text);
+	if (!config->provider) {
+		snprintf(why, room, "no engine could be opened%s%s: %s", config->rails ? " on " : "",
+			 config->rails ? config->rails : "", text);
+		return rc;
+	}
+	cmd_suggest_start(&providers.suggest, config->provider);
+	weft_nics(&any, collect_provider, &providers);
+	int used =
+	    snprintf(why, room, "no engine could be opened with provider %s%s%.300s: %s.", config->provider,
+		     config->rails ? " on " : "", config->rails ? config->rails : "", text);
+	if (used > 0 && (size_t)used < room && providers.text[0])
+		snprintf(why + used, room - (size_t)used, " Providers here:%s%s%s%s", providers.text,
+			 providers.suggest.best ? "; did you mean " : "",
+			 providers.suggest.best ? providers.suggest.best : "",
+			 providers.suggest.best ? "?" : "");
+	return rc;
+}
+
+uint64_t cmd_transport_line_bps(weft_engine *engine, uint32_t rails)
+{
+	uint64_t total = 0;
+	for (uint32_t i = 0; i < rails; i++) {
+		struct weft_rail_info rail;
+		if (weft_rail_info(engine, i, &rail) < 0 || !rail.link_bps)
+			return 0;
+		total += rail.link_bps;
+	}
+	return total;
+}
