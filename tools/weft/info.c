@@ -1,0 +1,155 @@
+/* weft info: what this host has for weft, what an engine makes of it, and what that costs. */
+#include "commands.h"
+#include "info.h"
+#include "options.h"
+#ifdef HAVE_SIM
+#include "../../sim/setup.h"
+#endif
+
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+	struct cmd_transport_options transport;
+	const char *sim;
+	uint64_t peers, peers_fd;
+	bool json, is_peers;
+} given = { .peers = 16 };
+
+static const struct cmd_usage usage = {
+	.command = "weft info",
+	.synopsis = "[OPTION]...",
+	.about = "Lists the NICs weft could use, opens an engine as 'weft bench' would, and shows its rails, "
+		 "their limits,\n"
+		 "its configuration and the memory it takes: with one peer, and for each further one.",
+	.examples = "  weft info\n"
+		    "  weft info --provider tcp --rails 4\n"
+		    "  weft info --json\n",
+	.more = "See weft-info(1).",
+};
+
+static const struct cmd_option table[] = {
+	{ .name = "provider",
+	  .type = CMD_STRING,
+	  .value = &given.transport.provider,
+	  .argument = "NAME",
+	  .help = "require this libfabric provider: efa, verbs, tcp, shm (default: as weft bench)" },
+	{ .name = "rails",
+	  .type = CMD_STRING,
+	  .value = &given.transport.rails,
+	  .argument = "N|LIST",
+	  .help = "at most N rails, or these NICs by name or address, comma separated (default: all)" },
+	{ .name = "avoid",
+	  .type = CMD_STRING,
+	  .value = &given.transport.avoid,
+	  .argument = "LIST",
+	  .help = "none of these NICs" },
+	{ .name = "workers",
+	  .type = CMD_NUMBER,
+	  .value = &given.transport.workers,
+	  .argument = "N",
+	  .min = 1,
+	  .max = 1024,
+	  .help = "at most N worker threads (default: one a group of rails)" },
+	{ .name = "peers",
+	  .type = CMD_NUMBER,
+	  .value = &given.peers,
+	  .argument = "N",
+	  .max = 1024,
+	  .help = "peers to add for measuring what one takes (default 16)" },
+#ifdef HAVE_SIM
+	{ .name = "sim",
+	  .type = CMD_STRING,
+	  .value = &given.sim,
+	  .argument = "NAME[,KEY=VALUE...]",
+	  .help = "simulated NICs instead of this host's, such as p5" },
+#endif
+	{ .name = "json", .type = CMD_FLAG, .value = &given.json, .help = "print one JSON object" },
+	{ .name = "verbose",
+	  .type = CMD_FLAG,
+	  .value = &given.transport.verbose,
+	  .help = "print the engine's log too" },
+	{ .name = "peers-fd",
+	  .type = CMD_NUMBER,
+	  .value = &given.peers_fd,
+	  .argument = "N",
+	  .max = 1 << 20,
+	  .given = &given.is_peers },
+	{ 0 },
+};
+
+static int keep_nic(void *context, const struct weft_nic *nic)
+{
+	struct info *info = context;
+	struct info_nic *kept = &info->nic[info->nics];
+
+	if (info->nics == INFO_NICS_MAX)
+		return 1;
+	snprintf(kept->name, sizeof kept->name, "%s", nic->name ? nic->name : "");
+	snprintf(kept->provider, sizeof kept->provider, "%s", nic->provider ? nic->provider : "");
+	snprintf(kept->address, sizeof kept->address, "%s", nic->address ? nic->address : "");
+	snprintf(kept->pci, sizeof kept->pci, "%s", nic->pci ? nic->pci : "");
+	kept->link_bps = nic->link_bps;
+	kept->usable = nic->usable;
+	info->nics++;
+	return 0;
+}
+
+static int set_up_sim(void)
+{
+#ifdef HAVE_SIM
+	char why[256] = "";
+	if (given.sim && wf_sim_setup(given.sim, why, sizeof why) < 0) {
+		fprintf(stderr, "weft info: --sim %s: %s\n", given.sim, why);
+		return CMD_USAGE;
+	}
+#endif
+	return CMD_OK;
+}
+
+static int gather(struct info *info)
+{
+	struct weft_config any = WEFT_CONFIG_INIT;
+
+	info->options = given.transport;
+	info->json = given.json;
+	info->simulated = given.sim != NULL;
+	info->extra_peers = given.peers;
+	memset(info->nic, 1, sizeof info->nic); /* touched before it is measured */
+	uint64_t before = info_resident_bytes();
+	weft_nics(&any, keep_nic, info);
+	uint64_t after = info_resident_bytes();
+	info->memory.libfabric_bytes = after > before ? after - before : 0;
+	int rc = cmd_transport_choose(&info->options, &info->transport, info->error, sizeof info->error);
+	if (rc < 0)
+		return rc;
+	cmd_transport_config(&info->options, &info->transport, &info->config);
+	info_measure(info);
+	return 0;
+}
+
+int weft_cmd_info(int argc, char **argv)
+{
+	static struct info info;
+	int rc = cmd_options_parse(&usage, table, argc, argv, NULL, 0);
+
+	if (rc == CMD_OPTIONS_HELP)
+		return CMD_OK;
+	if (rc < 0)
+		return CMD_USAGE;
+	given.transport.same_host = true;
+	given.transport.simulated = given.sim != NULL;
+	if (given.is_peers)
+		return info_peers_serve((int)given.peers_fd, &given.transport, given.peers);
+	rc = set_up_sim();
+	if (rc != CMD_OK)
+		return rc;
+	if (gather(&info) < 0) {
+		fprintf(stderr, "weft info: %s\n", info.error);
+		return CMD_USAGE;
+	}
+	info_report(&info);
+	if (info.error[0])
+		fprintf(stderr, "weft info: %s\n", info.error);
+	return info.opened ? CMD_OK : CMD_FAILED;
+}

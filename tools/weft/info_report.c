@@ -1,0 +1,237 @@
+/* weft info's output, for people and as JSON. */
+#include "info.h"
+#include "json.h"
+#include "options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+static const char *or_dash(const char *text)
+{
+	return text[0] ? text : "-";
+}
+
+static char *link_text(uint64_t bps, char *text, size_t room)
+{
+	if (bps)
+		snprintf(text, room, "%.0f Gbit/s", (double)bps / 1e9);
+	else
+		snprintf(text, room, "-");
+	return text;
+}
+
+static void print_nics(const struct info *info)
+{
+	char link[32];
+
+	printf("NICs%s%s\n", info->simulated ? " (simulated)" : "", info->nics ? "" : ": none");
+	if (info->nics)
+		printf("  %-16s %-20s %-30s %12s  %-12s  %s\n", "provider", "name", "address", "link", "PCI",
+		       "used");
+	for (uint32_t i = 0; i < info->nics; i++) {
+		const struct info_nic *nic = &info->nic[i];
+		printf("  %-16s %-20s %-30s %12s  %-12s  %s\n", nic->provider, nic->name,
+		       or_dash(nic->address), link_text(nic->link_bps, link, sizeof link), or_dash(nic->pci),
+		       nic->usable ? "by default" : "when named");
+	}
+}
+
+static char *size_or(uint64_t bytes, char *text, size_t room)
+{
+	/* A limit beyond any memory is none. */
+	if (bytes >= UINT64_C(1) << 50)
+		snprintf(text, room, "no limit");
+	else
+		cmd_format_size(bytes, text, room);
+	return text;
+}
+
+static void print_rails(const struct info *info)
+{
+	char link[32], message[32], window[32];
+
+	printf("\nRails\n  %-16s %-24s %5s %12s %11s %18s %6s %7s %9s %6s\n", "name", "address", "group",
+	       "link", "largest op", "window", "queue", "inject", "delivery", "sleeps");
+	for (uint32_t i = 0; i < info->rails; i++) {
+		const struct weft_rail_info *rail = &info->rail[i];
+		char both[64];
+		snprintf(both, sizeof both, "%s/%u ops", size_or(rail->window_bytes, window, sizeof window),
+			 rail->window_ops);
+		printf("  %-16s %-24s %5u %12s %11s %18s %6u %7u %9s %6s\n", rail->name, rail->address,
+		       rail->group, link_text(rail->link_bps, link, sizeof link),
+		       size_or(rail->max_message, message, sizeof message), both, rail->queue_ops,
+		       rail->inject_bytes, rail->delivery_complete ? "yes" : "no",
+		       rail->waits ? "yes" : "no");
+	}
+}
+
+static void print_number(const char *name, uint64_t value, const char *default_text)
+{
+	if (value)
+		printf("  %-16s %" PRIu64 "\n", name, value);
+	else
+		printf("  %-16s %s\n", name, default_text);
+}
+
+/* What weft_open() was given; where that was nothing, the default its header names. */
+static void print_config(const struct info *info)
+{
+	const struct weft_config *config = &info->config;
+
+	puts("\nConfiguration");
+	printf("  %-16s %s\n", "provider", config->provider ? config->provider : "the best there is");
+	printf("  %-16s %s\n", "rails", config->rails ? config->rails : "all");
+	printf("  %-16s %s\n", "avoid", config->avoid ? config->avoid : "none");
+	print_number("max_rails", config->max_rails, "no limit");
+	print_number("max_workers", config->max_workers, "one a group");
+	print_number("max_transfers", config->max_transfers, "1024 (default)");
+	print_number("message_frames", config->message_frames, "64 a rail (default)");
+	print_number("max_message", config->max_message, "4 MiB (default)");
+	print_number("peer_window", config->peer_window, "8 MiB (default)");
+	print_number("piece_bytes", config->piece_bytes, "from the rails");
+	puts("  timeout          30 s (default)\n"
+	     "  heartbeat        500 ms (default)\n"
+	     "  peer_limit       3 s (default)\n"
+	     "  rail_limit       1 s (default)");
+}
+
+static void print_memory(const struct info *info)
+{
+	const struct info_memory *memory = &info->memory;
+	char text[32];
+
+	puts("\nMemory");
+	printf("  %-44s %s\n", "libfabric and its providers, resident",
+	       cmd_format_size(memory->libfabric_bytes, text, sizeof text));
+	printf("  %-44s %s\n", "the engine's own pools and buffers",
+	       cmd_format_size(info->engine.memory_bytes, text, sizeof text));
+	if (memory->measured)
+		printf("  engine memory resident with %2u rail%s and one peer  %s\n", info->rails,
+		       info->rails == 1 ? " " : "s",
+		       cmd_format_size(memory->engine_bytes, text, sizeof text));
+	if (memory->peers)
+		printf("  %-44s %s (over %" PRIu64 ")\n", "each further peer, resident",
+		       cmd_format_size((uint64_t)memory->peer_bytes, text, sizeof text), memory->peers);
+	if (memory->why_not[0])
+		printf("  not measured further: %s\n", memory->why_not);
+}
+
+static void report_text(const struct info *info)
+{
+	struct utsname host = { .sysname = "" };
+
+	uname(&host);
+	printf("weft %s, libfabric %s, %s %s %s\n\n", weft_version(), or_dash(info->engine.libfabric),
+	       host.sysname, host.release, host.machine);
+	print_nics(info);
+	if (!info->opened)
+		return;
+	printf("\nEngine%s\n  %s: %s\n  %u rail%s in %u group%s, %u worker%s\n",
+	       info->simulated ? " (simulated)" : "", info->engine.provider, info->transport.why,
+	       info->engine.rails, info->engine.rails == 1 ? "" : "s", info->engine.groups,
+	       info->engine.groups == 1 ? "" : "s", info->engine.workers,
+	       info->engine.workers == 1 ? "" : "s");
+	print_rails(info);
+	print_config(info);
+	print_memory(info);
+}
+
+static void json_nics(const struct info *info, struct cmd_json *json)
+{
+	cmd_json_open(json, "nics", '[');
+	for (uint32_t i = 0; i < info->nics; i++) {
+		const struct info_nic *nic = &info->nic[i];
+		cmd_json_open(json, NULL, '{');
+		cmd_json_text(json, "provider", nic->provider);
+		cmd_json_text(json, "name", nic->name);
+		cmd_json_text(json, "address", nic->address);
+		cmd_json_number(json, "link_bps", nic->link_bps);
+		if (nic->pci[0])
+			cmd_json_text(json, "pci", nic->pci);
+		else
+			cmd_json_null(json, "pci");
+		cmd_json_bool(json, "usable", nic->usable);
+		cmd_json_close(json, '}');
+	}
+	cmd_json_close(json, ']');
+}
+
+static void json_rails(const struct info *info, struct cmd_json *json)
+{
+	cmd_json_open(json, "rails", '[');
+	for (uint32_t i = 0; i < info->rails; i++) {
+		const struct weft_rail_info *rail = &info->rail[i];
+		cmd_json_open(json, NULL, '{');
+		cmd_json_text(json, "name", rail->name);
+		cmd_json_text(json, "provider", rail->provider);
+		cmd_json_text(json, "address", rail->address);
+		cmd_json_text(json, "state", rail->state == WEFT_RAIL_UP ? "up" : "down");
+		cmd_json_number(json, "group", rail->group);
+		cmd_json_number(json, "link_bps", rail->link_bps);
+		cmd_json_number(json, "max_message", rail->max_message);
+		cmd_json_number(json, "window_bytes", rail->window_bytes);
+		cmd_json_number(json, "window_ops", rail->window_ops);
+		cmd_json_number(json, "queue_ops", rail->queue_ops);
+		cmd_json_number(json, "inject_bytes", rail->inject_bytes);
+		cmd_json_bool(json, "delivery_complete", rail->delivery_complete);
+		cmd_json_bool(json, "waits", rail->waits);
+		cmd_json_close(json, '}');
+	}
+	cmd_json_close(json, ']');
+}
+
+static void json_memory(const struct info *info, struct cmd_json *json)
+{
+	const struct info_memory *memory = &info->memory;
+
+	cmd_json_open(json, "memory", '{');
+	cmd_json_number(json, "libfabric_resident_bytes", memory->libfabric_bytes);
+	cmd_json_number(json, "engine_bytes", info->engine.memory_bytes);
+	if (memory->measured)
+		cmd_json_number(json, "engine_resident_bytes", memory->engine_bytes);
+	else
+		cmd_json_null(json, "engine_resident_bytes");
+	cmd_json_number(json, "further_peers", memory->peers);
+	if (memory->peers)
+		cmd_json_real(json, "peer_resident_bytes", memory->peer_bytes, 0);
+	else
+		cmd_json_null(json, "peer_resident_bytes");
+	if (memory->why_not[0])
+		cmd_json_text(json, "error", memory->why_not);
+	cmd_json_close(json, '}');
+}
+
+static void report_json(const struct info *info)
+{
+	struct cmd_json json;
+
+	cmd_json_start(&json, stdout);
+	cmd_json_open(&json, NULL, '{');
+	cmd_json_text(&json, "weft", weft_version());
+	cmd_json_text(&json, "libfabric", info->engine.libfabric);
+	cmd_json_bool(&json, "simulated", info->simulated);
+	json_nics(info, &json);
+	if (info->opened) {
+		cmd_json_text(&json, "provider", info->engine.provider);
+		cmd_json_text(&json, "why", info->transport.why);
+		cmd_json_number(&json, "groups", info->engine.groups);
+		cmd_json_number(&json, "workers", info->engine.workers);
+		json_rails(info, &json);
+		json_memory(info, &json);
+	}
+	if (info->error[0])
+		cmd_json_text(&json, "error", info->error);
+	cmd_json_close(&json, '}');
+	cmd_json_end(&json);
+}
+
+void info_report(const struct info *info)
+{
+	if (info->json)
+		report_json(info);
+	else
+		report_text(info);
+	fflush(stdout);
+}
