@@ -1,0 +1,176 @@
+/* weft doctor: runs every check and says what stops this host, or holds it back, and how to mend it. */
+#include "commands.h"
+#include "doctor.h"
+#include "options.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct cmd_usage usage = {
+	.command = "weft doctor",
+	.synopsis = "[OPTION]...",
+	.about = "Finds what stops this host from running at line rate, or at all, and says how to mend it.\n"
+		 "Exit status 1 when something blocks.",
+	.examples = "  weft doctor\n"
+		    "  weft doctor --require efa    having no EFA device is then an error\n"
+		    "  weft doctor --json | jq '.checks[] | select(.result != \"ok\")'\n",
+	.more = "See weft-doctor(1).",
+};
+
+static const char *const result_names[DOCTOR_RESULTS] = { "ok", "note", "warn", "blocks", "not applicable" };
+static const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks,
+						     doctor_host_checks };
+#define TABLES (sizeof(tables) / sizeof(*tables))
+
+struct options {
+	bool json;
+	int require;
+	const char *root, *libfabric;
+};
+
+static int read_options(int argc, char **argv, struct options *ret)
+{
+	static const char *const requirements[] = { "nothing", "efa", "verbs", NULL };
+	const struct cmd_option options[] = {
+		{ .name = "json", .type = CMD_FLAG, .value = &ret->json, .help = "print JSON" },
+		{ .name = "require",
+		  .type = CMD_CHOICE,
+		  .value = &ret->require,
+		  .argument = "KIND",
+		  .help = "efa or verbs: having no such device blocks",
+		  .choices = requirements },
+		{ .name = "root",
+		  .type = CMD_STRING,
+		  .value = &ret->root,
+		  .argument = "DIR",
+		  .help = "look at the host whose files are under DIR" },
+		{ .name = "libfabric",
+		  .type = CMD_STRING,
+		  .value = &ret->libfabric,
+		  .argument = "VERSION",
+		  .help = "judge this version of libfabric; default: the one in use" },
+		{ 0 },
+	};
+
+	return cmd_options_parse(&usage, options, argc, argv, NULL, 0);
+}
+
+/* The copy this process runs with, whichever that is. Its header is not needed for one number. */
+static void find_libfabric(char version[32])
+{
+	uint32_t (*fi_version)(void);
+	void *symbol = dlsym(RTLD_DEFAULT, "fi_version");
+	uint32_t number;
+
+	version[0] = '\0';
+	if (!symbol)
+		return;
+	memcpy(&fi_version, &symbol, sizeof(symbol));
+	number = fi_version();
+	snprintf(version, 32, "%u.%u", number >> 16, number & 0xffff);
+}
+
+static void print_json_string(const char *text)
+{
+	putchar('"');
+	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+		if (*c == '"' || *c == '\\')
+			printf("\\%c", *c);
+		else if (*c < 0x20)
+			printf("\\u%04x", *c);
+		else
+			putchar(*c);
+	}
+	putchar('"');
+}
+
+static void print_json(const struct doctor_check *check, const struct doctor_finding *finding, bool first)
+{
+	printf("%s\t\t{\"id\": \"%s\", \"title\": \"%s\", \"result\": \"%s\", \"seen\": ", first ? "" : ",\n",
+	       check->id, check->title, result_names[finding->result]);
+	print_json_string(finding->seen);
+	printf(", \"mend\": ");
+	if (*finding->mend)
+		print_json_string(finding->mend);
+	else
+		printf("null");
+	putchar('}');
+}
+
+static void print_text(const struct doctor_check *check, const struct doctor_finding *finding)
+{
+	static const char *const marks[DOCTOR_RESULTS] = { "ok", "note", "WARN", "BLOCKS", "-" };
+
+	printf("%-7s %-17s %s\n", marks[finding->result], check->id, finding->seen);
+	if (*finding->mend)
+		printf("%-7s %-17s → %s\n", "", "", finding->mend);
+}
+
+static int run(const struct doctor *doctor, bool json)
+{
+	size_t counts[DOCTOR_RESULTS] = { 0 };
+	bool first = true;
+
+	if (json)
+		printf("{\n\t\"checks\": [\n");
+	for (size_t t = 0; t < TABLES; t++)
+		for (const struct doctor_check *check = tables[t]; check->id; check++) {
+			struct doctor_finding finding = { 0 };
+
+			check->run(doctor, &finding);
+			counts[finding.result]++;
+			if (json)
+				print_json(check, &finding, first);
+			else
+				print_text(check, &finding);
+			first = false;
+		}
+	if (json)
+		printf("\n\t],\n\t\"blocks\": %zu,\n\t\"warnings\": %zu,\n\t\"notes\": %zu\n}\n",
+		       counts[DOCTOR_BLOCKS], counts[DOCTOR_WARN], counts[DOCTOR_NOTE]);
+	else if (counts[DOCTOR_BLOCKS])
+		printf("\n%zu blocks, %zu warning%s\n", counts[DOCTOR_BLOCKS], counts[DOCTOR_WARN],
+		       counts[DOCTOR_WARN] == 1 ? "" : "s");
+	else
+		printf("\nnothing blocks, %zu warning%s\n", counts[DOCTOR_WARN],
+		       counts[DOCTOR_WARN] == 1 ? "" : "s");
+	if (ferror(stdout) || fflush(stdout)) {
+		fprintf(stderr, "weft doctor: standard output: %s\n", strerror(errno));
+		return CMD_FAILED;
+	}
+	return counts[DOCTOR_BLOCKS] ? CMD_FAILED : CMD_OK;
+}
+
+int weft_cmd_doctor(int argc, char **argv)
+{
+	struct options options = { 0 };
+	struct doctor doctor = { .root = "" };
+	char version[32];
+	struct stat st;
+	int rc = read_options(argc, argv, &options);
+
+	if (rc)
+		return rc == CMD_OPTIONS_HELP ? CMD_OK : CMD_USAGE;
+	if (options.root && (stat(options.root, &st) || !S_ISDIR(st.st_mode))) {
+		fprintf(stderr, "weft doctor: --root %s is no folder\n", options.root);
+		return CMD_USAGE;
+	}
+	doctor.require = (enum doctor_require)options.require;
+	if (options.root && strcmp(options.root, "/") != 0) {
+		doctor.root =
+		    options.root; /* another host: this one's environment and library say nothing of it */
+	} else {
+		doctor.library_path = getenv("LD_LIBRARY_PATH");
+		doctor.fork_safe =
+		    getenv("RDMAV_FORK_SAFE") || getenv("IBV_FORK_SAFE") || getenv("FI_EFA_FORK_SAFE");
+		doctor.huge_pages_safe = getenv("RDMAV_HUGEPAGES_SAFE");
+		find_libfabric(version);
+		doctor.libfabric = *version ? version : NULL;
+	}
+	if (options.libfabric)
+		doctor.libfabric = options.libfabric;
+	return run(&doctor, options.json);
+}
