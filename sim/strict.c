@@ -1,0 +1,82 @@
+/*
+ * Strict mode (strict=1): misuse that hardware answers with corruption, a hang or nothing at all stops the
+ * process here, and says what it was.
+ */
+#include "prov.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void strict_fail(const char *format, ...)
+{
+	va_list arguments;
+	char line[384];
+
+	va_start(arguments, format);
+	vsnprintf(line, sizeof line, format, arguments);
+	va_end(arguments);
+	sim_log("strict: %s", line);
+	abort();
+}
+
+static uint16_t *count_of_context(struct endpoint *ep, const void *context)
+{
+	uint64_t x = (uint64_t)(uintptr_t)context * 0x9e3779b97f4a7c15ull;
+
+	return &ep->context_counts[x >> 48];
+}
+
+static bool in_flight(struct endpoint *ep, uint32_t index, const void *context)
+{
+	return ep->requests[index].context == context;
+}
+
+/* NULL contexts carry no state, so any number may be in flight. */
+void strict_post(struct endpoint *ep, void *context)
+{
+	uint16_t *count;
+
+	if (!context)
+		return;
+	count = count_of_context(ep, context);
+	if (*count) { /* maybe: look at each */
+		for (uint32_t at = ep->head; at != ep->tail; at++)
+			if (in_flight(ep, ep->order[at & ep->mask], context))
+				strict_fail("context %p posted again while still in flight", context);
+		for (uint32_t at = 0; at < ep->slow_count; at++)
+			if (in_flight(ep, ep->slow[at], context))
+				strict_fail("context %p posted again while still in flight", context);
+	}
+	(*count)++;
+}
+
+void strict_done(struct endpoint *ep, void *context)
+{
+	const struct fi_context2 *storage = context;
+
+	if (!context)
+		return;
+	(*count_of_context(ep, context))--;
+	if (ep->dom->config->spec.personality == SIM_EFA_DIRECT &&
+	    (storage->internal[0] != ep || storage->internal[1] != storage))
+		strict_fail("the fi_context2 at %p was written to while its request was in flight", context);
+}
+
+static void check_request(const struct request *request, uint32_t key)
+{
+	for (size_t i = 0; i < request->count; i++)
+		if (request->local_key[i] == key && request->iov[i].iov_len)
+			strict_fail("region with key %#x closed while a request that uses it is in flight",
+				    key);
+}
+
+void strict_mr_close(struct domain *dom, uint32_t key)
+{
+	for (struct endpoint *ep = dom->endpoints; ep; ep = ep->next) {
+		for (uint32_t at = ep->head; ep->enabled && at != ep->tail; at++)
+			check_request(&ep->requests[ep->order[at & ep->mask]], key);
+		for (uint32_t at = 0; at < ep->slow_count; at++)
+			check_request(&ep->requests[ep->slow[at]], key);
+	}
+}
