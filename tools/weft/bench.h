@@ -87,11 +87,11 @@ struct bench_summary {
 /* bench_options.c: 0, CMD_OPTIONS_HELP, or -1 with everything said. */
 int bench_options_read(int argc, char **argv, struct bench_options *ret_options);
 void bench_params_describe(const struct bench_params *params, char *text, size_t room);
-bool bench_op_is_message(int op);
-bool bench_op_uses_region(int op);
 /* Room for the messages of this benchmark, when the engine's defaults are too small for them. */
 void bench_message_config(const struct bench_params *params, struct weft_config *config);
 
+bool bench_op_is_message(int op);
+bool bench_op_uses_region(int op);
 /* bench_wire.c: bytes used, or a negative errno; unpacking refuses what is out of bounds. */
 int bench_params_pack(const struct bench_params *params, void *to, size_t room);
 int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret_params);

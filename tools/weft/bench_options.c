@@ -46,16 +46,6 @@ static const struct cmd_usage usage = {
 	.more = "See weft-bench(1).",
 };
 
-bool bench_op_is_message(int op)
-{
-	return op == BENCH_SEND || op == BENCH_CALL;
-}
-
-bool bench_op_uses_region(int op)
-{
-	return !bench_op_is_message(op);
-}
-
 static bool has_pages(int op)
 {
 	return op == BENCH_PAGES || op == BENCH_SCATTER;

@@ -1,10 +1,20 @@
-/* What goes over the control connection, packed and unpacked with every field checked. */
+/* What goes over the control connection, packed and unpacked with every field checked; and which operation is what. */
 #include "bench.h"
 #include "pack.h"
 
 #include <errno.h>
 
 enum { FLAG_VERIFY = 1, FLAG_MANUAL = 2, FLAG_SIMULATED = 4, FLAGS = 7 };
+
+bool bench_op_is_message(int op)
+{
+	return op == BENCH_SEND || op == BENCH_CALL;
+}
+
+bool bench_op_uses_region(int op)
+{
+	return !bench_op_is_message(op);
+}
 
 static int packed(const struct cmd_pack *pack)
 {

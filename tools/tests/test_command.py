@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+"""Runs the real weft command: what it says when used wrongly, short verified runs, and what it does when things die.
+
+usage: test_command.py WEFT CLASS...    (the classes below; none: all)
+
+No timing is asserted but that everything ends.
+"""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+WEFT = "weft"
+LIMIT = 120  # seconds for anything at all: under sanitizers, on a busy machine
+KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
+        "utilization", "mops", "p50_us", "p99_us", "cpu_s", "verified", "simulated", "rail"}
+RAIL_KEYS = {"name", "bytes", "gbps", "share", "errors", "retries"}
+SHORT = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--pages", "8", "--depth", "8"]
+SHORT_CONTIGUOUS = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--depth", "8"]
+
+
+def weft(*words):
+    return subprocess.run([WEFT, *words], capture_output=True, text=True, timeout=LIMIT)
+
+
+def start(*words):
+    return subprocess.Popen([WEFT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def listen():
+    """A listening side on a free port: the process and its port, read from what it prints."""
+    process = start("bench", "--listen", "127.0.0.1:0", "--once")
+    line = process.stdout.readline()
+    found = re.search(r"listening on 127\.0\.0\.1:(\d+)", line)
+    if not found:
+        process.kill()
+        raise AssertionError(f"no port in {line!r}: {process.communicate()}")
+    return process, found.group(1)
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def wait_for(what, reason):
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        got = what()
+        if got:
+            return got
+        time.sleep(0.02)
+    raise AssertionError(reason)
+
+
+def running_for_real(process):
+    """Waits for the first progress line: then operations are ending."""
+    line = process.stderr.readline()
+    assert "posted" in line, line
+
+
+class Case(unittest.TestCase):
+    def ended(self, process, status):
+        out, err = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, status, out + err)
+        return out, err
+
+    def result(self, *words):
+        run = weft("bench", "--json", *words)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        lines = run.stdout.splitlines()
+        self.assertEqual(len(lines), 1)
+        return json.loads(lines[0])
+
+    def good(self, result, op, rails):
+        self.assertEqual(set(result), KEYS)
+        self.assertEqual(result["op"], op)
+        self.assertEqual(result["rails"], rails)
+        self.assertEqual(len(result["rail"]), rails)
+        self.assertIs(result["verified"], True)
+        self.assertIs(result["simulated"], False)
+        self.assertGreater(result["ops"], 0)
+        self.assertEqual(result["bytes"], result["ops"] * result["size"])
+        self.assertLessEqual(result["p50_us"], result["p99_us"])
+        for rail in result["rail"]:
+            self.assertEqual(set(rail), RAIL_KEYS)
+        if op not in ("send", "call"):
+            self.assertGreaterEqual(sum(rail["bytes"] for rail in result["rail"]), result["bytes"])
+
+
+class Usage(Case):
+    def wrong(self, *words):
+        run = weft(*words)
+        self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
+        self.assertEqual(run.stdout, "")
+        return run.stderr
+
+    def test_help(self):
+        for words in (["--help"], ["-h"], ["help"], ["help", "bench"], ["help", "info"], ["bench", "--help"]):
+            run = weft(*words)
+            self.assertEqual(run.returncode, 0)
+            self.assertIn("Examples:", run.stdout)
+        self.assertRegex(weft("--version").stdout, r"^weft \d+\.\d+")
+
+    def test_hidden_options_stay_hidden(self):
+        self.assertNotIn("peer-fd", weft("help", "bench").stdout)
+        self.assertNotIn("peers-fd", weft("help", "info").stdout)
+
+    def test_suggestions(self):
+        self.assertIn("'bench'", self.wrong("bnech"))
+        self.assertIn("'info'", self.wrong("help", "inof"))
+        self.assertIn("--version", self.wrong("--verison"))
+        self.assertIn("--duration", self.wrong("bench", "--duratoin", "1s"))
+        self.assertIn("--page-size", self.wrong("bench", "--pagesize", "1K"))
+        self.assertIn("did you mean scatter", self.wrong("bench", "--op", "scater"))
+        self.assertIn("--json", self.wrong("info", "--jsn"))
+        self.assertNotIn("did you mean", self.wrong("bench", "--xyzzyplugh"))
+
+    def test_values(self):
+        for words, named in ((["--size", "12Q", "--op", "write"], "--size"), (["--depth", "0"], "--depth"),
+                             (["--duration", "soon"], "--duration"), (["--pages", "-3"], "--pages"),
+                             (["--seed"], "--seed"), (["--region", "1M"], "--region"), (["--json=1"], "--json"),
+                             (["--json", "--csv"], "--csv"), (["--size", "1M"], "--page-size"),
+                             (["--op", "write", "--pages", "2"], "--size"), (["a", "b"], "'b'"),
+                             (["--listen", "1", "host"], "HOST"), (["--once"], "--listen"),
+                             (["--listen", "no port"], "--listen"),
+                             (["--op", "send", "--size", "1G"], "--size")):
+            self.assertIn(named, self.wrong("bench", *words), words)
+
+    def test_nothing(self):
+        self.assertIn("Usage:", self.wrong())
+
+    def test_unknown_provider(self):
+        run = weft("bench", "--provider", "shn")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("shn", run.stderr)
+        self.assertIn("shm", run.stderr)
+        run = weft("bench", "--provider", "shn", "--json")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("shn", json.loads(run.stdout)["error"])
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            run = weft("bench", "--listen", f"127.0.0.1:{port}")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn(f"{port} is in use", run.stderr)
+        self.assertIn("--listen", run.stderr)
+
+    def test_nobody_listens(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+            run = weft("bench", f"127.0.0.1:{port}")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("nobody listens", run.stderr)
+
+    def test_stranger_at_the_port(self):
+        """Neither side takes a stranger for weft, nor waits for one for ever."""
+        process, port = listen()
+        with socket.create_connection(("127.0.0.1", int(port))) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\nHost: weft\r\n\r\n")
+            out, err = self.ended(process, 1)
+        self.assertIn("not weft bench", err)
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            process = start("bench", f"127.0.0.1:{server.getsockname()[1]}")
+            connection, _ = server.accept()
+            connection.sendall(b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n")
+            out, err = self.ended(process, 1)
+            connection.close()
+        self.assertIn("not weft bench", err)
+
+
+class Runs:
+    """Every operation over one provider; the subclasses say which."""
+    words, rails = [], 1
+
+    def run_op(self, op, *words):
+        short = SHORT if op in ("pages", "scatter") else SHORT_CONTIGUOUS
+        self.good(self.result("--op", op, *self.words, *short, *words), op, self.rails)
+
+    def test_pages(self):
+        self.run_op("pages")
+
+    def test_odd_pages(self):
+        self.run_op("pages", "--page-size", "5003", "--seed", "7")
+
+    def test_write(self):
+        self.run_op("write", "--size", "1M")
+
+    def test_small_write(self):
+        self.run_op("write", "--size", "9")
+
+    def test_read(self):
+        self.run_op("read", "--size", "300K")
+
+    def test_scatter(self):
+        self.run_op("scatter")
+
+    def test_send(self):
+        self.run_op("send")
+
+    def test_large_send(self):
+        self.run_op("send", "--size", "1M", "--depth", "2")
+
+    def test_call(self):
+        self.run_op("call", "--depth", "1")
+
+    def test_manual(self):
+        self.run_op("call", "--depth", "1", "--manual")
+        self.run_op("pages", "--manual")
+
+    def test_ops(self):
+        result = self.result(*self.words, "--ops", "37", "--region", "32M", "--pages", "8")
+        self.assertEqual(result["ops"], 37)
+        self.assertIs(result["verified"], True)
+
+
+class Shm(Runs, Case):
+    words = ["--provider", "shm"]
+
+
+class Tcp(Runs, Case):
+    words = ["--provider", "tcp", "--rails", "1"]
+
+
+class Tcp4(Runs, Case):
+    words, rails = ["--provider", "tcp", "--rails", "4"], 4
+
+
+class Output(Case):
+    def test_default(self):
+        run = weft("bench", "--duration", "200ms", "--quiet")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stderr, "")
+        for word in ("transport", "verified      every byte", "Gbit/s", "rail", "p99", "CPU"):
+            self.assertIn(word, run.stdout)
+
+    def test_progress_when_piped(self):
+        run = weft("bench", "--provider", "shm", "--duration", "1500ms", "--region", "64M", "--depth", "8")
+        self.assertRegex(run.stderr, r"(?m)^ +\d+\.\d s .* posted, .* Gbit/s")
+        self.assertNotIn("\r", run.stderr)
+        self.assertNotIn("posted", run.stdout)
+
+    def test_csv(self):
+        run = weft("bench", "--provider", "shm", "--csv", *SHORT)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        header, values = run.stdout.splitlines()
+        self.assertEqual(set(header.split(",")), KEYS - {"rail"})
+        self.assertEqual(len(values.split(",")), len(KEYS) - 1)
+        self.assertEqual(run.stderr, "")
+
+    def test_not_verified(self):
+        self.assertIsNone(self.result("--provider", "shm", "--no-verify", *SHORT)["verified"])
+
+    def test_info(self):
+        run = weft("info", "--provider", "shm", "--peers", "3", "--json")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        info = json.loads(run.stdout)
+        self.assertEqual(info["provider"], "shm")
+        self.assertGreaterEqual(len(info["rails"]), 1)
+        self.assertGreater(info["memory"]["engine_resident_bytes"], 0)
+        self.assertEqual(info["memory"]["further_peers"], 3)
+        run = weft("info", "--provider", "tcp", "--rails", "4", "--peers", "2")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        for word in ("127.0.0.4", "Configuration", "engine memory resident with  4 rails and one peer", "each further peer"):
+            self.assertIn(word, run.stdout)
+        self.assertEqual(weft("info", "--provider", "shn").returncode, 1)
+
+
+class Hosts(Case):
+    """Two processes that know each other only by host and port."""
+
+    def between(self, *words):
+        process, port = listen()
+        run = weft("bench", f"127.0.0.1:{port}", "--json", *words)
+        out, err = self.ended(process, 0)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr + err)
+        return json.loads(run.stdout)
+
+    def test_default(self):
+        self.good(self.between(*SHORT), "pages", 1)
+
+    def test_tcp(self):
+        self.good(self.between("--provider", "tcp", "--rails", "2", *SHORT), "pages", 2)
+
+    def test_read(self):
+        self.good(self.between("--op", "read", *SHORT_CONTIGUOUS), "read", 1)
+
+    def test_call(self):
+        self.good(self.between("--op", "call", "--provider", "tcp", "--duration", "200ms"), "call", 1)
+
+    def test_serves_one_after_another(self):
+        process = start("bench", "--listen", "127.0.0.1:0", "--quiet")
+        port = re.search(r":(\d+);", process.stdout.readline()).group(1)
+        for _ in range(2):
+            self.good(self.result(f"127.0.0.1:{port}", *SHORT), "pages", 1)
+        process.send_signal(signal.SIGINT)
+        self.ended(process, 0)
+
+
+class Deaths(Case):
+    def killed_peer(self, *words):
+        process = start("bench", "--duration", "600s", *words)
+        running_for_real(process)
+        peer = wait_for(lambda: children(process.pid), "no peer process")[0]
+        os.kill(peer, signal.SIGKILL)
+        out, err = self.ended(process, 1)
+        self.assertIn("killed by signal 9", err)
+        self.assertIn("transport", out)
+
+    def test_peer_killed_shm(self):
+        self.killed_peer("--provider", "shm")
+
+    def test_peer_killed_tcp(self):
+        self.killed_peer("--provider", "tcp", "--rails", "2")
+
+    def test_peer_killed_call(self):
+        self.killed_peer("--provider", "shm", "--op", "call", "--manual")
+
+    def test_peer_stopped(self):
+        """A peer that neither answers nor dies: its silence ends the run."""
+        process = start("bench", "--duration", "600s", "--provider", "tcp", "--timeout", "5s")
+        running_for_real(process)
+        peer = wait_for(lambda: children(process.pid), "no peer process")[0]
+        os.kill(peer, signal.SIGSTOP)
+        self.ended(process, 1)
+        self.assertFalse(os.path.exists(f"/proc/{peer}"))
+
+    def test_driver_killed(self):
+        process = start("bench", "--duration", "600s", "--provider", "shm")
+        running_for_real(process)
+        peer = wait_for(lambda: children(process.pid), "no peer process")[0]
+        process.kill()
+        process.communicate()
+        wait_for(lambda: not os.path.exists(f"/proc/{peer}"), "the peer outlived its driver")
+
+    def test_interrupt(self):
+        process = start("bench", "--duration", "600s", "--provider", "shm")
+        running_for_real(process)
+        process.send_signal(signal.SIGINT)
+        out, err = self.ended(process, 0)
+        self.assertIn("interrupted", out)
+        self.assertIn("verified      every byte", out)
+
+    def test_listener_killed(self):
+        listener, port = listen()
+        process = start("bench", f"127.0.0.1:{port}", "--provider", "tcp", "--duration", "600s")
+        running_for_real(process)
+        listener.kill()
+        listener.communicate()
+        out, err = self.ended(process, 1)
+        self.assertIn("weft bench:", err)
+
+    def test_listener_interrupted(self):
+        listener, port = listen()
+        process = start("bench", f"127.0.0.1:{port}", "--provider", "tcp", "--duration", "600s")
+        running_for_real(process)
+        listener.send_signal(signal.SIGINT)
+        self.ended(listener, 1)
+        out, err = self.ended(process, 1)
+        self.assertIn("interrupted", err)
+
+    def test_driver_gone(self):
+        listener, port = listen()
+        process = start("bench", f"127.0.0.1:{port}", "--provider", "tcp", "--duration", "600s")
+        running_for_real(process)
+        process.kill()
+        process.communicate()
+        self.ended(listener, 1)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    WEFT = os.path.abspath(sys.argv[1])
+    unittest.main(argv=[sys.argv[0], "-v", *sys.argv[2:]])
