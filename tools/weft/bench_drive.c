@@ -263,7 +263,7 @@ static int measure(struct drive *drive)
 /* The peer may have said why before the load saw only that it is gone. */
 static void ask_why(struct drive *drive)
 {
-	char kept[sizeof drive->load.error];
+	char kept[sizeof drive->summary->error];
 	int rc = 0;
 
 	for (int i = 0; rc == 0 && i < 4 && drive->control->fd >= 0; i++)
@@ -272,7 +272,7 @@ static void ask_why(struct drive *drive)
 	    strcmp(drive->control->error, drive->summary->error) == 0)
 		return;
 	snprintf(kept, sizeof kept, "%s", drive->summary->error);
-	fail(drive, rc, "%s (%s)", drive->control->error, kept);
+	fail(drive, rc, "%s (%.600s)", drive->control->error, kept);
 }
 
 static int send_map(struct drive *drive)
