@@ -110,6 +110,9 @@ void bench_memory_close(struct bench_memory *memory);
 uint64_t bench_memory_limit(void); /* what one side may sensibly take on this host */
 uint64_t bench_cpu_ns(void);
 
+/* A manual loop's turn: counts the idle ones and, after many, gives way to whoever shares the core. */
+void bench_idle(uint32_t *idle, bool nothing);
+
 /* bench_peer.c: serves one driver until it says good-bye. 0, or a negative errno with a sentence in why. */
 int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, char *why, size_t room);
 /* bench_listen.c: exit status. */

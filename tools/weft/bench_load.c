@@ -244,8 +244,9 @@ static void take_events(struct bench_load *load)
 	int got;
 
 	if (load->params->manual) {
-		weft_progress(load->engine);
+		int happened = weft_progress(load->engine);
 		got = weft_queue_poll(load->queue, events, EVENTS);
+		bench_idle(&load->idle_turns, happened <= 0 && got == 0);
 	} else {
 		got = weft_queue_wait(load->queue, events, EVENTS, WAIT_NS);
 	}

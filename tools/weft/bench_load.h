@@ -31,6 +31,7 @@ struct bench_load {
 	uint32_t *idle, idle_count; /* flights not in use */
 	uint32_t *to, *from;	    /* depth × pages: the slots each flight moves */
 	struct weft_write *parts;   /* scatter */
+	uint32_t idle_turns;	    /* manual progress */
 	uint64_t op_bytes, next_number, good_messages;
 
 	/* of the phase that runs */

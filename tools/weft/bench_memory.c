@@ -1,7 +1,8 @@
-/* The benchmark's memory: mapped, zeroed and touched before anything is timed. */
+/* The benchmark's memory, mapped, zeroed and touched before anything is timed; and its use of the CPU. */
 #include "bench.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -49,4 +50,12 @@ uint64_t bench_cpu_ns(void)
 	uint64_t seconds = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec);
 	uint64_t microseconds = (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 	return seconds * 1000000000 + microseconds * 1000;
+}
+
+void bench_idle(uint32_t *idle, bool nothing)
+{
+	enum { PATIENCE = 512 };
+	*idle = nothing ? *idle + 1 : 0;
+	if (*idle > PATIENCE)
+		sched_yield();
 }

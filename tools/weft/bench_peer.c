@@ -29,6 +29,7 @@ struct peer {
 	struct bench_memory memory;
 	struct bench_result result;
 	uint64_t next_message, expected_messages, mapped, cpu_start, heard_ns;
+	uint32_t idle_turns; /* manual progress */
 	bool finished;
 	char *why;
 	size_t room;
@@ -220,9 +221,9 @@ static int take_events(struct peer *peer)
 {
 	struct weft_event events[64];
 	int got, rc = 0;
+	uint64_t before = peer->result.messages;
+	int happened = peer->params.manual ? weft_progress(peer->engine) : 0;
 
-	if (peer->params.manual)
-		weft_progress(peer->engine);
 	while (rc == 0 && (got = weft_queue_poll(peer->queue, events, 64)) != 0) {
 		if (got < 0)
 			return fail_weft(peer, got, "the queue failed");
@@ -234,6 +235,8 @@ static int take_events(struct peer *peer)
 			weft_event_release(&events[i]);
 		}
 	}
+	if (peer->params.manual)
+		bench_idle(&peer->idle_turns, happened <= 0 && peer->result.messages == before);
 	return rc;
 }
 
