@@ -207,7 +207,15 @@ static void progress_rx(struct endpoint *ep, struct reading *r, size_t limit)
 	struct wire_arrival *arrival;
 
 	while (r->done < limit && (arrival = wire_next_arrival(ep->wire))) {
-		bool stop = receive_one(ep, r, arrival);
+		bool stop;
+
+		if (arrival->visible_at) { /* handed over when it was posted, still on the wire */
+			if (!r->now)
+				r->now = sim_ticks();
+			if (arrival->visible_at > r->now)
+				return;
+		}
+		stop = receive_one(ep, r, arrival);
 
 		wire_release_arrival(ep->wire);
 		if (stop)

@@ -222,6 +222,7 @@ static enum outcome deliver_send(struct endpoint *ep, struct request *request, s
 	} else {
 		room = total_of(buffer.iov, buffer.count);
 		arrival.context = buffer.context;
+		arrival.visible_at = request->due > now ? request->due : 0;
 		arrival.bytes = request->bytes < room ? request->bytes : room;
 		if (request->bytes > room) {
 			arrival.event = WIRE_TRUNCATED;
@@ -271,6 +272,8 @@ static enum outcome deliver_odd(struct endpoint *ep, struct request *request, st
 	struct domain *dom = ep->dom;
 	uint64_t polls;
 
+	if (!now) /* a timeless machine: only here does it need the clock */
+		now = sim_ticks();
 	if (request->fault == SIM_FAULT_DROP)
 		return OUT_SILENT;
 	if (request->fault == SIM_FAULT_INTERNAL)

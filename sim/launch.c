@@ -177,6 +177,36 @@ static void launch_run(struct endpoint *ep, uint32_t at, uint32_t end, struct pe
 		dom->virtual_time = here;
 }
 
+/*
+ * An injected message has left the caller's hands, and nobody may ever read the CQ for it: it is handed over
+ * now and becomes visible at the other side when due. True when that settled it.
+ */
+static bool hand_over(struct endpoint *ep, uint32_t index, uint64_t now)
+{
+	struct request *request = &ep->requests[index];
+	struct peer *peer = &ep->av->peers[request->peer];
+	struct guard guard = { 0 };
+	int status;
+
+	if (request->completes || request->kind != REQ_SEND ||
+	    (request->ordered && request->order != peer->delivered))
+		return false;
+	switch (deliver(ep, request, now, &guard, &status)) {
+	case OUT_DONE:
+		ep_free_request(ep, index);
+		break;
+	case OUT_WAIT:
+		slow_add(ep, index);
+		break;
+	case OUT_ERROR:
+		ep_finish_error(ep, index, status);
+		break;
+	case OUT_SILENT:
+		break;
+	}
+	return true;
+}
+
 /* Places a launched run at the end of the completion order; what a congested target makes far later is put
  * aside. */
 static uint32_t place_run(struct endpoint *ep, uint32_t at, uint32_t end, uint32_t place, uint64_t now,
@@ -197,6 +227,8 @@ static uint32_t place_run(struct endpoint *ep, uint32_t at, uint32_t end, uint32
 		}
 		if (request->due < *last_due)
 			request->due = *last_due;
+		if (UNLIKELY(request->bounce >= 0) && hand_over(ep, index, now))
+			continue;
 		*last_due = request->due;
 		ep->order[place & ep->mask] = index;
 		if (dom->config->spec.reorder)
@@ -228,8 +260,9 @@ void ep_ring(struct endpoint *ep)
 		if (timeless) {
 			request->stage = STAGE_DELIVER;
 			request->due = 0;
-			ep->order[place++ & ep->mask] = index;
 			at++;
+			if (LIKELY(request->bounce < 0) || !hand_over(ep, index, 0))
+				ep->order[place++ & ep->mask] = index;
 			continue;
 		}
 		for (end = at + 1; end != ep->tail; end++) {

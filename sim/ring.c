@@ -97,6 +97,7 @@ bool wire_push_arrival(struct wire_endpoint *ep, const struct wire_arrival *arri
 	slot->bytes = arrival->bytes;
 	slot->extra = arrival->extra;
 	slot->data = arrival->data;
+	slot->visible_at = arrival->visible_at;
 	slot->event = arrival->event;
 	slot->has_data = arrival->has_data;
 	slot->from = arrival->from;

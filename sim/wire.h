@@ -70,6 +70,7 @@ struct wire_arrival {
 	_Atomic uint64_t
 	    sequence; /* position + 1 once readable: released by the sender, acquired by the reader */
 	uint64_t context, bytes, extra, data;
+	uint64_t visible_at; /* ticks; 0: at once */
 	uint32_t event, has_data;
 	struct wire_address from;
 };
