@@ -1,5 +1,5 @@
 /*
- * topology NAME: prints the hwloc XML of a simulated machine, for WEFT_TOPOLOGY_XML and the topology tests.
+ * make-topology NAME: prints the hwloc XML of a simulated machine, for WEFT_TOPOLOGY_XML and the topology tests.
  * A stand-alone program; the files in sim/topology/ are its output (the test `sim-topology` keeps them
  * equal).
  *

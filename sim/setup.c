@@ -1,0 +1,97 @@
+/*
+ * Points libfabric at the simulated NICs. Called once, by the command line, on the main thread.
+ */
+#include "setup.h"
+#include "spec.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROVIDER "libsimfab-fi.so"
+
+#ifndef SIM_INSTALL_DIR
+#define SIM_INSTALL_DIR "/usr/local/lib/weft"
+#endif
+
+static bool holds(const char *dir, const char *file)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof path, "%s/%s", dir, file) < sizeof path && !access(path, R_OK);
+}
+
+/* The directory of the running program plus `below`, if the provider is there. */
+static bool beside_program(const char *below, char *dir, size_t bytes)
+{
+	char program[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+
+	if (n <= 0)
+		return false;
+	program[n] = 0;
+	return (size_t)snprintf(dir, bytes, "%s%s", dirname(program), below) < bytes && holds(dir, PROVIDER);
+}
+
+static bool on_provider_path(char *dir, size_t bytes)
+{
+	const char *given = getenv("FI_PROVIDER_PATH");
+	char copy[4096], *next = copy, *item;
+
+	if (!given || strlen(given) >= sizeof copy)
+		return false;
+	strcpy(copy, given);
+	while ((item = strsep(&next, ":")))
+		if (*item && (size_t)snprintf(dir, bytes, "%s", item) < bytes && holds(dir, PROVIDER))
+			return true;
+	return false;
+}
+
+static bool find_provider(char *dir, size_t bytes)
+{
+	/* The command beside it, tests one directory down, programs of the simulator itself, an installation.
+	 */
+	static const char *const places[] = { "/sim", "/../sim", "/../../sim", "" };
+
+	if (on_provider_path(dir, bytes))
+		return true;
+	for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+		if (beside_program(places[i], dir, bytes))
+			return true;
+	snprintf(dir, bytes, "%s", SIM_INSTALL_DIR);
+	return holds(dir, PROVIDER);
+}
+
+int wf_sim_setup(const char *spec, char *error, size_t error_bytes)
+{
+	char dir[PATH_MAX], topology[PATH_MAX + 128], path[PATH_MAX + 4096];
+	const char *given = getenv("FI_PROVIDER_PATH");
+	struct sim_spec parsed;
+	int rc = sim_spec_parse(spec, &parsed, error, error_bytes);
+
+	if (rc)
+		return rc;
+	if (!find_provider(dir, sizeof dir)) {
+		snprintf(error, error_bytes,
+			 "the simulated provider (" PROVIDER
+			 ") is neither beside this program nor in " SIM_INSTALL_DIR
+			 "; set FI_PROVIDER_PATH to its directory");
+		return -ENOENT;
+	}
+	if (given && *given && !strstr(given, dir))
+		snprintf(path, sizeof path, "%s:%s", dir, given);
+	else
+		snprintf(path, sizeof path, "%s", given && *given ? given : dir);
+	snprintf(topology, sizeof topology, "%s/topology/%s.xml", dir, parsed.machine_name);
+	if (setenv("FI_PROVIDER_PATH", path, 1) || setenv("SIMFAB", spec, 1) ||
+	    (!access(topology, R_OK) && setenv("WEFT_TOPOLOGY_XML", topology, 0))) {
+		snprintf(error, error_bytes, "cannot change the environment: %s", strerror(errno));
+		return -ENOMEM;
+	}
+	return 0;
+}

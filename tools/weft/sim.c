@@ -1,0 +1,242 @@
+/*
+ * weft sim: the simulated machines, and the faults of running ones through their control file. Touches no
+ * NIC.
+ */
+#include "commands.h"
+#include "json.h"
+#include "options.h"
+
+#include "../../sim/control.h"
+#include "../../sim/spec.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct cmd_usage usage = {
+	.command = "weft sim",
+	.synopsis =
+	    "[machines | knobs | faults FILE | set FILE RULE | clear FILE [NUMBER] | link FILE NIC up|down]",
+	.about =
+	    "Lists the simulated machines and their knobs, and sets faults on running ones through the file "
+	    "named by control= in their specification.",
+	.examples = "  weft sim                                       the machines\n"
+		    "  weft bench --sim p5,control=/tmp/faults        run on one\n"
+		    "  weft sim set /tmp/faults nic=3,op=write,after=100,fault=error:15\n"
+		    "  weft sim set /tmp/faults peer=b,p=0.01,fault=drop\n"
+		    "  weft sim link /tmp/faults 3 down\n"
+		    "  weft sim faults /tmp/faults --json             what is set, and how often it struck\n"
+		    "  weft sim clear /tmp/faults                     all of it\n",
+	.more = "All rates are simulated. See docs/SIMULATOR.md.",
+};
+
+static int list_machines(bool as_json)
+{
+	const struct sim_machine *m;
+	struct cmd_json json;
+
+	cmd_json_start(&json, stdout);
+	if (as_json) {
+		cmd_json_open(&json, NULL, '{');
+		cmd_json_bool(&json, "simulated", true);
+		cmd_json_open(&json, "machines", '[');
+	}
+	for (size_t i = 0; (m = sim_machine_at(i)); i++) {
+		if (!as_json) {
+			printf("%-8s  %s%s\n", m->name, m->about,
+			       m->captured ? " (attributes captured)" : "");
+			continue;
+		}
+		cmd_json_open(&json, NULL, '{');
+		cmd_json_text(&json, "name", m->name);
+		cmd_json_text(&json, "about", m->about);
+		cmd_json_text(&json, "personality", sim_personality_name(m->personality));
+		cmd_json_bool(&json, "captured", m->captured);
+		cmd_json_number(&json, "nics", (uint64_t)sim_machine_nics(m));
+		cmd_json_number(&json, "gpus", (uint64_t)m->gpus);
+		cmd_json_number(&json, "bits_per_second", m->timeless ? 0 : m->rate_bps);
+		cmd_json_number(&json, "latency_ns", m->timeless ? 0 : m->latency_ns);
+		cmd_json_number(&json, "tx_size", m->tx_size);
+		cmd_json_number(&json, "rx_size", m->rx_size);
+		cmd_json_close(&json, '}');
+	}
+	if (as_json) {
+		cmd_json_close(&json, ']');
+		cmd_json_close(&json, '}');
+		cmd_json_end(&json);
+	}
+	return CMD_OK;
+}
+
+static int list_knobs(bool as_json)
+{
+	const struct sim_knob *knob;
+	struct cmd_json json;
+
+	cmd_json_start(&json, stdout);
+	if (as_json)
+		cmd_json_open(&json, NULL, '[');
+	for (size_t i = 0; (knob = sim_knob_at(i)); i++) {
+		if (!as_json) {
+			printf("%-16s %-24s %s\n", knob->name, knob->values, knob->about);
+			continue;
+		}
+		cmd_json_open(&json, NULL, '{');
+		cmd_json_text(&json, "name", knob->name);
+		cmd_json_text(&json, "values", knob->values);
+		cmd_json_text(&json, "about", knob->about);
+		cmd_json_close(&json, '}');
+	}
+	if (as_json) {
+		cmd_json_close(&json, ']');
+		cmd_json_end(&json);
+	}
+	return CMD_OK;
+}
+
+static int list_faults(struct sim_control *control, bool as_json)
+{
+	struct cmd_json json;
+	char text[512];
+
+	cmd_json_start(&json, stdout);
+	if (as_json)
+		cmd_json_open(&json, NULL, '[');
+	for (int i = 0; i < SIM_RULES; i++) {
+		struct sim_rule *rule = &control->rules[i];
+
+		if (atomic_load_explicit(&rule->active, memory_order_acquire) != 1)
+			continue;
+		sim_rule_format(rule, text, sizeof text);
+		if (!as_json) {
+			printf("%2d  %s  (seen %llu, struck %llu)\n", i, text,
+			       (unsigned long long)atomic_load(&rule->seen),
+			       (unsigned long long)atomic_load(&rule->fired));
+			continue;
+		}
+		cmd_json_open(&json, NULL, '{');
+		cmd_json_number(&json, "number", (uint64_t)i);
+		cmd_json_text(&json, "rule", text);
+		cmd_json_number(&json, "seen", atomic_load(&rule->seen));
+		cmd_json_number(&json, "struck", atomic_load(&rule->fired));
+		cmd_json_close(&json, '}');
+	}
+	if (as_json) {
+		cmd_json_close(&json, ']');
+		cmd_json_end(&json);
+	}
+	return CMD_OK;
+}
+
+static int set_rule(struct sim_control *control, const char *rule)
+{
+	char why[256];
+	int number = sim_control_set(control, rule, why, sizeof why);
+
+	if (number < 0) {
+		fprintf(stderr, "weft sim: %s\n", why);
+		return number == -EINVAL ? CMD_USAGE : CMD_FAILED;
+	}
+	printf("%d\n", number);
+	return CMD_OK;
+}
+
+static int clear_rules(struct sim_control *control, const char *which)
+{
+	uint64_t number = SIM_RULES;
+
+	if (which && (cmd_parse_number(which, &number) || number >= SIM_RULES)) {
+		fprintf(stderr, "weft sim: '%s' is not the number of a rule\n", which);
+		return CMD_USAGE;
+	}
+	if (sim_control_clear(control, which ? (int)number : -1) < 0) {
+		fprintf(stderr, "weft sim: no rule %s is set\n", which);
+		return CMD_FAILED;
+	}
+	return CMD_OK;
+}
+
+/* Down is a rule; up clears the rules that say exactly that. */
+static int set_link(struct sim_control *control, const char *nic, const char *state)
+{
+	struct sim_rule wanted;
+	char rule[128], why[256], text[512], mine[512];
+
+	snprintf(rule, sizeof rule, "nic=%.100s,fault=down", nic);
+	if (sim_rule_parse(rule, &wanted, why, sizeof why)) {
+		fprintf(stderr, "weft sim: %s\n", why);
+		return CMD_USAGE;
+	}
+	if (!strcmp(state, "down"))
+		return set_rule(control, rule);
+	if (strcmp(state, "up")) {
+		fprintf(stderr, "weft sim: a link goes 'up' or 'down', not '%s'\n", state);
+		return CMD_USAGE;
+	}
+	sim_rule_format(&wanted, mine, sizeof mine);
+	for (int i = 0; i < SIM_RULES; i++) {
+		if (atomic_load_explicit(&control->rules[i].active, memory_order_acquire) != 1)
+			continue;
+		sim_rule_format(&control->rules[i], text, sizeof text);
+		if (!strcmp(text, mine))
+			sim_control_clear(control, i);
+	}
+	return CMD_OK;
+}
+
+static int with_file(const char *const *operands, int count, bool as_json)
+{
+	const char *verb = operands[0];
+	struct sim_control *control;
+	int rc, status = CMD_USAGE;
+
+	if (count < 2) {
+		fprintf(stderr, "weft sim %s: which control file? (control= of the specification)\n", verb);
+		return CMD_USAGE;
+	}
+	rc = sim_control_open(operands[1], &control);
+	if (rc) {
+		fprintf(stderr, "weft sim: %s: %s\n", operands[1],
+			rc == -EINVAL ? "not a control file" : strerror(-rc));
+		return CMD_FAILED;
+	}
+	if (!strcmp(verb, "faults") && count == 2)
+		status = list_faults(control, as_json);
+	else if (!strcmp(verb, "set") && count == 3)
+		status = set_rule(control, operands[2]);
+	else if (!strcmp(verb, "clear") && count <= 3)
+		status = clear_rules(control, count == 3 ? operands[2] : NULL);
+	else if (!strcmp(verb, "link") && count == 4)
+		status = set_link(control, operands[2], operands[3]);
+	else
+		fprintf(stderr, "weft sim: usage: weft sim %s\n", usage.synopsis);
+	sim_control_close(control);
+	return status;
+}
+
+int weft_cmd_sim(int argc, char **argv)
+{
+	const char *operands[4] = { NULL };
+	bool as_json = false;
+	const struct cmd_option options[] = {
+		{ .name = "json", .type = CMD_FLAG, .value = &as_json, .help = "print JSON" },
+		{ .name = NULL },
+	};
+	int count, rc = cmd_options_parse(&usage, options, argc, argv, operands, 4);
+
+	if (rc)
+		return rc == CMD_OPTIONS_HELP ? CMD_OK : CMD_USAGE;
+	for (count = 0; count < 4 && operands[count]; count++)
+		;
+	if (!count || (count == 1 && !strcmp(operands[0], "machines")))
+		return list_machines(as_json);
+	if (count == 1 && !strcmp(operands[0], "knobs"))
+		return list_knobs(as_json);
+	for (const char *const *verb = (const char *const[]){ "faults", "set", "clear", "link", NULL }; *verb;
+	     verb++)
+		if (!strcmp(operands[0], *verb))
+			return with_file(operands, count, as_json);
+	fprintf(stderr, "weft sim: no '%s' here; usage: weft sim %s\n", operands[0], usage.synopsis);
+	return CMD_USAGE;
+}
