@@ -24,7 +24,7 @@ int wf_topo_fail(int code, char *error, size_t error_bytes, const char *format, 
 static void leave_out_drivers(hwloc_topology_t hwloc)
 {
 #if HWLOC_API_VERSION >= 0x00020100
-	static const char *const names[] = { "cuda", "nvml", "opencl", "gl", "rsmi", "levelzero" };
+	static const char *const names[] = { "cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		hwloc_topology_set_components(hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, names[i]);

@@ -1,9 +1,10 @@
 /*
- * Reads a saved topology and checks its shape before hwloc sees it.
+ * Reads a saved topology and writes it anew for hwloc.
  *
- * hwloc's readers follow elements by recursion and trust numbers they are given: a file of nested elements
- * overruns the stack, an absurd index takes gigabytes. So whatever is not a small, balanced hwloc 2 document
- * stops here, with a line number. Called by wf_topo_open(), any thread.
+ * hwloc trusts the XML it is given: an object without a cpuset, or thousands of them nested, ends the
+ * process. So the file is read here, strictly and within limits; xml_object.c checks what is kept (objects
+ * and their facts) and writes a clean document; everything else in the file (distances, memory attributes,
+ * user data) is left behind. Called by wf_topo_open(), any thread.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -14,39 +15,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "topo/impl.h"
+#include "topo/xml.h"
 
-#define FILE_MAX  (32u << 20)
-#define DEPTH_MAX 64 /* hwloc's own files nest about 20 deep */
-#define INDEX_MAX (1u << 16)
-#define NAME_MAX_ 32
+#define FILE_MAX (32u << 20)
 
-struct scan {
-	const char *path, *text, *at, *end;
-	char *error;
-	size_t error_bytes;
-	unsigned depth;
-	bool rooted, closed; /* the root was opened, was closed */
-	struct {
-		const char *name;
-		size_t bytes;
-	} stack[DEPTH_MAX];
-};
-
-static int wrong(const struct scan *scan, const char *what)
+int wf_topo_xml_wrong(const struct wf_topo_xml *xml, const char *what)
 {
 	unsigned line = 1;
 
-	for (const char *p = scan->text; p < scan->at && p < scan->end; p++)
+	for (const char *p = xml->text; p < xml->at && p < xml->end; p++)
 		line += *p == '\n';
-	return wf_topo_fail(-EINVAL, scan->error, scan->error_bytes, "%s:%u: %s", scan->path, line, what);
+	return wf_topo_fail(-EINVAL, xml->error, xml->error_bytes, "%s:%u: %s", xml->path, line, what);
 }
 
-static bool starts(const struct scan *scan, const char *with)
+bool wf_topo_xml_is(struct wf_topo_xml_word word, const char *wanted)
+{
+	return word.bytes == strlen(wanted) && memcmp(word.text, wanted, word.bytes) == 0;
+}
+
+static bool starts(const struct wf_topo_xml *xml, const char *with)
 {
 	size_t bytes = strlen(with);
 
-	return (size_t)(scan->end - scan->at) >= bytes && memcmp(scan->at, with, bytes) == 0;
+	return (size_t)(xml->end - xml->at) >= bytes && memcmp(xml->at, with, bytes) == 0;
 }
 
 static bool blank(char c)
@@ -54,205 +45,152 @@ static bool blank(char c)
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static void skip_blanks(struct scan *scan)
+static void skip_blanks(struct wf_topo_xml *xml)
 {
-	while (scan->at < scan->end && blank(*scan->at))
-		scan->at++;
+	while (xml->at < xml->end && blank(*xml->at))
+		xml->at++;
 }
 
-static size_t take_name(struct scan *scan, const char **ret_name)
+static struct wf_topo_xml_word take_name(struct wf_topo_xml *xml)
 {
-	const char *from = scan->at;
+	const char *from = xml->at;
 
-	while (scan->at < scan->end &&
-	       ((*scan->at >= 'a' && *scan->at <= 'z') || (*scan->at >= 'A' && *scan->at <= 'Z') ||
-		(*scan->at >= '0' && *scan->at <= '9') || *scan->at == '_'))
-		scan->at++;
-	*ret_name = from;
-	return (size_t)(scan->at - from);
+	while (xml->at < xml->end && (isalnum((unsigned char)*xml->at) || *xml->at == '_'))
+		xml->at++;
+	return (struct wf_topo_xml_word){ from, (size_t)(xml->at - from) };
 }
 
-static bool is(const char *name, size_t bytes, const char *wanted)
+static int take_attribute(struct wf_topo_xml *xml)
 {
-	return bytes == strlen(wanted) && memcmp(name, wanted, bytes) == 0;
-}
-
-static bool has_suffix(const char *name, size_t bytes, const char *suffix)
-{
-	size_t n = strlen(suffix);
-
-	return bytes >= n && memcmp(name + bytes - n, suffix, n) == 0;
-}
-
-static int check_version(struct scan *scan, const char *value)
-{
-	char *end;
-	unsigned long major = strtoul(value, &end, 10);
-
-	if (end == value || *end != '.')
-		return wrong(scan, "the topology's version is not a number");
-	if (major < 2 || major > HWLOC_API_VERSION >> 16)
-		return wrong(scan,
-			     "written by another hwloc than 2.x; save it again with this host's lstopo");
-	return 0;
-}
-
-/* Only what hwloc would turn into memory or loops: indices and sets. */
-static int check_attribute(struct scan *scan, const char *name, size_t name_bytes, const char *value,
-			   size_t bytes)
-{
-	if (is(name, name_bytes, "os_index")) {
-		char *end;
-		unsigned long index = strtoul(value, &end, 10);
-
-		if (end == value || end != value + bytes || index >= INDEX_MAX)
-			return wrong(scan, "an os_index is no number or is too large");
-	}
-	if (has_suffix(name, name_bytes, "cpuset") || has_suffix(name, name_bytes, "nodeset")) {
-		if (bytes > INDEX_MAX / 4 + INDEX_MAX / 32)
-			return wrong(scan, "a set of CPUs or nodes is too long");
-		for (size_t i = 0; i < bytes; i++)
-			if (!strchr("0123456789abcdefABCDEFx,", value[i]))
-				return wrong(scan, "a set of CPUs or nodes is not one, or has no end");
-	}
-	return 0;
-}
-
-static int take_attribute(struct scan *scan, bool root, bool *has_version)
-{
-	const char *name, *value;
-	size_t name_bytes = take_name(scan, &name);
+	struct wf_topo_xml_attribute *attribute = &xml->attributes[xml->attribute_count];
 	char quote;
 
-	if (!name_bytes || scan->at == scan->end || *scan->at++ != '=' || scan->at == scan->end)
-		return wrong(scan, "an attribute is not name=\"value\"");
-	quote = *scan->at++;
+	if (xml->attribute_count == WF_TOPO_XML_ATTRIBUTES)
+		return wf_topo_xml_wrong(xml, "an element has too many attributes");
+	attribute->name = take_name(xml);
+	if (!attribute->name.bytes || xml->at == xml->end || *xml->at++ != '=' || xml->at == xml->end)
+		return wf_topo_xml_wrong(xml, "an attribute is not name=\"value\"");
+	quote = *xml->at++;
 	if (quote != '"' && quote != '\'')
-		return wrong(scan, "an attribute's value is not quoted");
-	value = scan->at;
-	while (scan->at < scan->end && *scan->at != quote && *scan->at != '<') {
+		return wf_topo_xml_wrong(xml, "an attribute's value is not quoted");
+	attribute->value.text = xml->at;
+	while (xml->at < xml->end && *xml->at != quote && *xml->at != '<') {
 		/* Names are printed to terminals. */
-		if (iscntrl((unsigned char)*scan->at) && !blank(*scan->at))
-			return wrong(scan, "a control character");
-		scan->at++;
+		if (iscntrl((unsigned char)*xml->at) && !blank(*xml->at))
+			return wf_topo_xml_wrong(xml, "a control character");
+		xml->at++;
 	}
-	if (scan->at == scan->end || *scan->at != quote)
-		return wrong(scan, "an attribute's value has no end");
-	if (root && is(name, name_bytes, "version")) {
-		*has_version = true;
-		if (check_version(scan, value))
-			return -EINVAL;
-	}
-	if (check_attribute(scan, name, name_bytes, value, (size_t)(scan->at - value)))
-		return -EINVAL;
-	scan->at++;
+	if (xml->at == xml->end || *xml->at != quote)
+		return wf_topo_xml_wrong(xml, "an attribute's value has no end");
+	attribute->value.bytes = (size_t)(xml->at - attribute->value.text);
+	xml->attribute_count++;
+	xml->at++;
 	return 0;
 }
 
-static int close_element(struct scan *scan)
+static int pop(struct wf_topo_xml *xml)
 {
-	const char *name;
-	size_t bytes;
-
-	scan->at += 2;
-	bytes = take_name(scan, &name);
-	skip_blanks(scan);
-	if (!scan->depth || scan->stack[scan->depth - 1].bytes != bytes ||
-	    memcmp(scan->stack[scan->depth - 1].name, name, bytes) != 0)
-		return wrong(scan, "an element is closed that was not open");
-	if (scan->at == scan->end || *scan->at++ != '>')
-		return wrong(scan, "an element's end is cut off");
-	scan->depth--;
-	scan->closed = !scan->depth;
-	return 0;
+	xml->depth--;
+	xml->closed = !xml->depth;
+	return wf_topo_xml_element_end(xml, &xml->frames[xml->depth]);
 }
 
-static int open_element(struct scan *scan)
+static int close_element(struct wf_topo_xml *xml)
 {
-	const char *name;
-	bool root = !scan->depth, has_version = false;
-	size_t bytes;
+	struct wf_topo_xml_word name, open;
 
-	scan->at++;
-	bytes = take_name(scan, &name);
-	if (!bytes || bytes > NAME_MAX_)
-		return wrong(scan, "this is not XML");
-	if (root && scan->closed)
-		return wrong(scan, "something follows the topology");
-	if (root && !is(name, bytes, "topology"))
-		return wrong(scan, "this is XML but no hwloc topology");
-	if (scan->depth == DEPTH_MAX)
-		return wrong(scan, "elements are nested too deep");
-	scan->stack[scan->depth].name = name;
-	scan->stack[scan->depth++].bytes = bytes;
-	scan->rooted = true;
+	xml->at += 2;
+	name = take_name(xml);
+	skip_blanks(xml);
+	open = xml->depth ? xml->frames[xml->depth - 1].name : (struct wf_topo_xml_word){ "", 0 };
+	if (!xml->depth || open.bytes != name.bytes || memcmp(open.text, name.text, name.bytes) != 0)
+		return wf_topo_xml_wrong(xml, "an element is closed that was not open");
+	if (xml->at == xml->end || *xml->at++ != '>')
+		return wf_topo_xml_wrong(xml, "an element's end is cut off");
+	return pop(xml);
+}
+
+static int open_element(struct wf_topo_xml *xml)
+{
+	struct wf_topo_xml_word name;
+	bool empty;
+	int rc;
+
+	xml->at++;
+	name = take_name(xml);
+	if (!name.bytes)
+		return wf_topo_xml_wrong(xml, "this is not XML");
+	if (!xml->depth && xml->closed)
+		return wf_topo_xml_wrong(xml, "something follows the topology");
+	if (!xml->depth && !wf_topo_xml_is(name, "topology"))
+		return wf_topo_xml_wrong(xml, "this is XML but no hwloc topology");
+	if (xml->depth == WF_TOPO_XML_DEPTH)
+		return wf_topo_xml_wrong(xml, "elements are nested too deep");
+	xml->attribute_count = 0;
 	for (;;) {
-		skip_blanks(scan);
-		if (scan->at == scan->end)
-			return wrong(scan, "the file is cut off");
-		if (*scan->at == '>' || starts(scan, "/>"))
+		skip_blanks(xml);
+		if (xml->at == xml->end)
+			return wf_topo_xml_wrong(xml, "the file is cut off");
+		if (*xml->at == '>' || starts(xml, "/>"))
 			break;
-		if (take_attribute(scan, root, &has_version))
+		if (take_attribute(xml))
 			return -EINVAL;
 	}
-	if (root && !has_version)
-		return wrong(scan, "written by hwloc 1.x; save it again with this host's lstopo");
-	if (*scan->at == '/') {
-		scan->at++;
-		scan->depth--;
-		scan->closed = !scan->depth;
-	}
-	scan->at++;
-	return 0;
+	empty = *xml->at == '/';
+	xml->at += empty ? 2 : 1;
+	xml->frames[xml->depth] = (struct wf_topo_xml_frame){ .name = name };
+	rc = wf_topo_xml_element(xml, &xml->frames[xml->depth]);
+	xml->depth++;
+	return rc || !empty ? rc : pop(xml);
 }
 
-static int skip_past(struct scan *scan, const char *end)
+static int skip_past(struct wf_topo_xml *xml, const char *end)
 {
-	const char *found = memmem(scan->at, (size_t)(scan->end - scan->at), end, strlen(end));
+	const char *found = memmem(xml->at, (size_t)(xml->end - xml->at), end, strlen(end));
 
 	if (!found)
-		return wrong(scan, "the file is cut off");
-	scan->at = found + strlen(end);
+		return wf_topo_xml_wrong(xml, "the file is cut off");
+	xml->at = found + strlen(end);
 	return 0;
 }
 
-static int take_markup(struct scan *scan)
+static int take_markup(struct wf_topo_xml *xml)
 {
-	if (starts(scan, "<?"))
-		return skip_past(scan, "?>");
-	if (starts(scan, "<!--"))
-		return skip_past(scan, "-->");
-	if (starts(scan, "<!DOCTYPE") && !scan->rooted) {
-		const char *from = scan->at;
-		int rc = skip_past(scan, ">");
+	if (starts(xml, "<?"))
+		return skip_past(xml, "?>");
+	if (starts(xml, "<!--"))
+		return skip_past(xml, "-->");
+	if (starts(xml, "<!DOCTYPE") && !xml->depth && !xml->closed) {
+		const char *from = xml->at;
+		int rc = skip_past(xml, ">");
 
 		/* An internal subset could define entities that grow without end. */
-		return !rc && memchr(from, '[', (size_t)(scan->at - from))
-			   ? wrong(scan, "its DOCTYPE defines things")
+		return !rc && memchr(from, '[', (size_t)(xml->at - from))
+			   ? wf_topo_xml_wrong(xml, "its DOCTYPE defines things")
 			   : rc;
 	}
-	if (starts(scan, "<!"))
-		return wrong(scan, "this kind of XML is not what hwloc writes");
-	return starts(scan, "</") ? close_element(scan) : open_element(scan);
+	if (starts(xml, "<!"))
+		return wf_topo_xml_wrong(xml, "this kind of XML is not what hwloc writes");
+	return starts(xml, "</") ? close_element(xml) : open_element(xml);
 }
 
-static int scan_all(struct scan *scan)
+static int scan_all(struct wf_topo_xml *xml)
 {
-	while (scan->at < scan->end) {
+	while (xml->at < xml->end) {
 		int rc = 0;
 
-		if (*scan->at == '<')
-			rc = take_markup(scan);
-		else if (!scan->depth && !blank(*scan->at))
-			rc = wrong(scan, "this is not XML");
+		if (*xml->at == '<')
+			rc = take_markup(xml);
+		else if (!xml->depth && !blank(*xml->at))
+			rc = wf_topo_xml_wrong(xml, "this is not XML");
 		else
-			scan->at++;
+			xml->at++;
 		if (rc)
 			return rc;
 	}
-	if (!scan->closed)
-		return wrong(scan, scan->rooted ? "the file is cut off" : "this is not XML");
-	return 0;
+	if (!xml->closed)
+		return wf_topo_xml_wrong(xml, xml->depth ? "the file is cut off" : "this is not XML");
+	return wf_topo_xml_finish(xml);
 }
 
 static int slurp(const char *path, char **ret_text, size_t *ret_bytes, char *error, size_t error_bytes)
@@ -292,28 +230,57 @@ static int slurp(const char *path, char **ret_text, size_t *ret_bytes, char *err
 	return 0;
 }
 
+/* Scans text into a new document. */
+static int rewrite(struct wf_topo_xml *xml, char **ret_text, size_t *ret_bytes)
+{
+	char *clean = NULL;
+	size_t bytes = 0;
+	int rc;
+
+	xml->nodes = hwloc_bitmap_alloc();
+	xml->out = open_memstream(&clean, &bytes);
+	if (!xml->nodes || !xml->out)
+		rc = wf_topo_fail(-ENOMEM, xml->error, xml->error_bytes, "out of memory");
+	else
+		rc = scan_all(xml);
+	/* The frame being opened when something went wrong stands at depth itself. */
+	for (unsigned i = 0; i <= xml->depth && i < WF_TOPO_XML_DEPTH; i++)
+		wf_topo_xml_frame_free(&xml->frames[i]);
+	hwloc_bitmap_free(xml->nodes);
+	if (xml->out && (ferror(xml->out) | fclose(xml->out)) && !rc)
+		rc = wf_topo_fail(-ENOMEM, xml->error, xml->error_bytes, "out of memory");
+	if (rc) {
+		free(clean);
+		return rc;
+	}
+	*ret_text = clean;
+	*ret_bytes = bytes;
+	return 0;
+}
+
 int wf_topo_xml_read(const char *path, char **ret_text, size_t *ret_bytes, char *error, size_t error_bytes)
 {
-	struct scan scan = { .path = path, .error = error, .error_bytes = error_bytes };
+	struct wf_topo_xml *xml = calloc(1, sizeof(*xml));
 	size_t bytes = 0;
 	char *text = NULL;
-	int rc = slurp(path, &text, &bytes, error, error_bytes);
+	int rc = xml ? slurp(path, &text, &bytes, error, error_bytes) : -ENOMEM;
 
-	if (rc)
+	if (rc) {
+		free(xml);
 		return rc;
-	scan.text = scan.at = text;
-	scan.end = text + bytes;
+	}
+	xml->path = path;
+	xml->error = error;
+	xml->error_bytes = error_bytes;
+	xml->text = xml->at = text;
+	xml->end = text + bytes;
 	if (!bytes)
 		rc = wf_topo_fail(-EINVAL, error, error_bytes, "%s: the file is empty", path);
 	else if (memchr(text, '\0', bytes))
 		rc = wf_topo_fail(-EINVAL, error, error_bytes, "%s: this is not XML but binary", path);
 	else
-		rc = scan_all(&scan);
-	if (rc) {
-		free(text);
-		return rc;
-	}
-	*ret_text = text;
-	*ret_bytes = bytes;
-	return 0;
+		rc = rewrite(xml, ret_text, ret_bytes);
+	free(text);
+	free(xml);
+	return rc;
 }
