@@ -9,11 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if __has_include("../../sim/setup.h")
 #include "../../sim/setup.h"
-#else
-int wf_sim_setup(const char *spec, char *error, size_t error_bytes);
-#endif
 
 struct topo_options {
 	bool json;
