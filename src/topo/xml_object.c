@@ -56,13 +56,13 @@ static int take_set(struct wf_topo_xml *xml, const char *name, hwloc_bitmap_t *r
 
 static void put(struct wf_topo_xml *xml, const char *name, const struct wf_topo_xml_word *value)
 {
-	/* A value in single quotes may hold double ones. */
+	/* A value in single quotes may hold double ones; bytes that may not be UTF-8 end up in our JSON. */
 	fprintf(xml->out, " %s=\"", name);
 	for (size_t i = 0; i < value->bytes; i++) {
 		if (value->text[i] == '"')
 			fputs("&quot;", xml->out);
 		else
-			fputc(value->text[i], xml->out);
+			fputc((unsigned char)value->text[i] < 0x80 ? value->text[i] : '?', xml->out);
 	}
 	fputc('"', xml->out);
 }

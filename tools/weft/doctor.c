@@ -1,6 +1,7 @@
 /* weft doctor: runs every check and says what stops this host, or holds it back, and how to mend it. */
 #include "commands.h"
 #include "doctor.h"
+#include "json.h"
 #include "options.h"
 
 #include <dlfcn.h>
@@ -73,31 +74,19 @@ static void find_libfabric(char version[32])
 	snprintf(version, 32, "%u.%u", number >> 16, number & 0xffff);
 }
 
-static void print_json_string(const char *text)
+static void print_json(struct cmd_json *json, const struct doctor_check *check,
+		       const struct doctor_finding *finding)
 {
-	putchar('"');
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c == '"' || *c == '\\')
-			printf("\\%c", *c);
-		else if (*c < 0x20)
-			printf("\\u%04x", *c);
-		else
-			putchar(*c);
-	}
-	putchar('"');
-}
-
-static void print_json(const struct doctor_check *check, const struct doctor_finding *finding, bool first)
-{
-	printf("%s\t\t{\"id\": \"%s\", \"title\": \"%s\", \"result\": \"%s\", \"seen\": ", first ? "" : ",\n",
-	       check->id, check->title, result_names[finding->result]);
-	print_json_string(finding->seen);
-	printf(", \"mend\": ");
+	cmd_json_open(json, NULL, '{');
+	cmd_json_text(json, "id", check->id);
+	cmd_json_text(json, "title", check->title);
+	cmd_json_text(json, "result", result_names[finding->result]);
+	cmd_json_text(json, "seen", finding->seen);
 	if (*finding->mend)
-		print_json_string(finding->mend);
+		cmd_json_text(json, "mend", finding->mend);
 	else
-		printf("null");
-	putchar('}');
+		cmd_json_null(json, "mend");
+	cmd_json_close(json, '}');
 }
 
 static void print_text(const struct doctor_check *check, const struct doctor_finding *finding)
@@ -109,34 +98,48 @@ static void print_text(const struct doctor_check *check, const struct doctor_fin
 		printf("%-7s %-17s → %s\n", "", "", finding->mend);
 }
 
-static int run(const struct doctor *doctor, bool json)
+static void print_end(struct cmd_json *json, const size_t counts[DOCTOR_RESULTS])
+{
+	const char *plural = counts[DOCTOR_WARN] == 1 ? "" : "s";
+
+	if (json) {
+		cmd_json_close(json, ']');
+		cmd_json_number(json, "blocks", counts[DOCTOR_BLOCKS]);
+		cmd_json_number(json, "warnings", counts[DOCTOR_WARN]);
+		cmd_json_number(json, "notes", counts[DOCTOR_NOTE]);
+		cmd_json_close(json, '}');
+		cmd_json_end(json);
+	} else if (counts[DOCTOR_BLOCKS]) {
+		printf("\n%zu thing%s block%s, %zu warning%s\n", counts[DOCTOR_BLOCKS],
+		       counts[DOCTOR_BLOCKS] == 1 ? "" : "s", counts[DOCTOR_BLOCKS] == 1 ? "s" : "",
+		       counts[DOCTOR_WARN], plural);
+	} else {
+		printf("\nnothing blocks, %zu warning%s\n", counts[DOCTOR_WARN], plural);
+	}
+}
+
+static int run(const struct doctor *doctor, bool as_json)
 {
 	size_t counts[DOCTOR_RESULTS] = { 0 };
-	bool first = true;
+	struct cmd_json json;
 
-	if (json)
-		printf("{\n\t\"checks\": [\n");
+	cmd_json_start(&json, stdout);
+	if (as_json) {
+		cmd_json_open(&json, NULL, '{');
+		cmd_json_open(&json, "checks", '[');
+	}
 	for (size_t t = 0; t < TABLES; t++)
 		for (const struct doctor_check *check = tables[t]; check->id; check++) {
 			struct doctor_finding finding = { 0 };
 
 			check->run(doctor, &finding);
 			counts[finding.result]++;
-			if (json)
-				print_json(check, &finding, first);
+			if (as_json)
+				print_json(&json, check, &finding);
 			else
 				print_text(check, &finding);
-			first = false;
 		}
-	if (json)
-		printf("\n\t],\n\t\"blocks\": %zu,\n\t\"warnings\": %zu,\n\t\"notes\": %zu\n}\n",
-		       counts[DOCTOR_BLOCKS], counts[DOCTOR_WARN], counts[DOCTOR_NOTE]);
-	else if (counts[DOCTOR_BLOCKS])
-		printf("\n%zu blocks, %zu warning%s\n", counts[DOCTOR_BLOCKS], counts[DOCTOR_WARN],
-		       counts[DOCTOR_WARN] == 1 ? "" : "s");
-	else
-		printf("\nnothing blocks, %zu warning%s\n", counts[DOCTOR_WARN],
-		       counts[DOCTOR_WARN] == 1 ? "" : "s");
+	print_end(as_json ? &json : NULL, counts);
 	if (ferror(stdout) || fflush(stdout)) {
 		fprintf(stderr, "weft doctor: standard output: %s\n", strerror(errno));
 		return CMD_FAILED;
