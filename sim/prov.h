@@ -143,7 +143,7 @@ struct request {
 	struct iovec iov[WIRE_IOV];
 	uint32_t local_key[WIRE_IOV];
 	uint64_t fault_argument, since; /* since: when the path went silent; 0 while it answers */
-	uint64_t polls;
+	uint64_t polls, number; /* number: of the post, breaks ties of due */
 	int32_t bounce; /* inject buffer, -1 for none */
 };
 
@@ -187,6 +187,7 @@ struct endpoint {
 	/* launched requests in completion order: [head, rung); posted with FI_MORE: [rung, tail) */
 	uint32_t mask, head, rung, tail;
 	uint64_t last_due; /* of the newest launched */
+	uint64_t posted;
 	uint32_t *order;
 	struct request *requests;
 	uint32_t *free_requests;

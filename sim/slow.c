@@ -7,6 +7,14 @@
 
 #include <signal.h>
 
+/* Due first, or as early and posted first. */
+static bool before(const struct endpoint *ep, uint32_t a, uint32_t b)
+{
+	const struct request *one = &ep->requests[ep->slow[a]], *two = &ep->requests[ep->slow[b]];
+
+	return one->due < two->due || (one->due == two->due && one->number < two->number);
+}
+
 static uint64_t due_of(const struct endpoint *ep, uint32_t place)
 {
 	return ep->requests[ep->slow[place]].due;
@@ -25,7 +33,7 @@ void slow_add(struct endpoint *ep, uint32_t index)
 	uint32_t at = ep->slow_count++;
 
 	ep->slow[at] = index;
-	while (at && due_of(ep, (at - 1) / 2) > due_of(ep, at)) {
+	while (at && before(ep, at, (at - 1) / 2)) {
 		swap(ep, at, (at - 1) / 2);
 		at = (at - 1) / 2;
 	}
@@ -39,9 +47,9 @@ static uint32_t slow_pop(struct endpoint *ep)
 	for (;;) {
 		uint32_t left = 2 * at + 1, least = at;
 
-		if (left < ep->slow_count && due_of(ep, left) < due_of(ep, least))
+		if (left < ep->slow_count && before(ep, left, least))
 			least = left;
-		if (left + 1 < ep->slow_count && due_of(ep, left + 1) < due_of(ep, least))
+		if (left + 1 < ep->slow_count && before(ep, left + 1, least))
 			least = left + 1;
 		if (least == at)
 			return top;
