@@ -91,6 +91,9 @@ static void spot_of(const struct wf_topo *topo, hwloc_obj_t object, struct wf_to
 	node = wf_topo_node_of(topo, object);
 	package = hwloc_get_ancestor_obj_by_type(topo->hwloc, HWLOC_OBJ_PACKAGE, node ? node : object);
 	spot->located = true;
+	spot->has_pci = object->type == HWLOC_OBJ_PCI_DEVICE;
+	if (spot->has_pci)
+		spot->pci = wf_topo_pci_of(object);
 	spot->numa = node ? (int)node->os_index : -1;
 	spot->package = package ? (int)package->os_index : -1;
 	for (hwloc_obj_t o = object->parent; o && spot->bridge_count < WF_TOPO_BRIDGES; o = o->parent) {

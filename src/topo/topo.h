@@ -54,6 +54,8 @@ struct wf_topo_bridge {
 struct wf_topo_spot {
 	bool located; /* false: everything below is empty */
 	int numa, package;
+	bool has_pci; /* it, or what it hangs on, is a PCI device: this one */
+	struct wf_topo_pci pci;
 	size_t bridge_count; /* nearest first, the furthest left out when there are more */
 	struct wf_topo_bridge bridges[WF_TOPO_BRIDGES];
 };

@@ -263,7 +263,8 @@ int wf_topo_xml_read(const char *path, char **ret_text, size_t *ret_bytes, char 
 	struct wf_topo_xml *xml = calloc(1, sizeof(*xml));
 	size_t bytes = 0;
 	char *text = NULL;
-	int rc = xml ? slurp(path, &text, &bytes, error, error_bytes) : -ENOMEM;
+	int rc = xml ? slurp(path, &text, &bytes, error, error_bytes)
+		     : wf_topo_fail(-ENOMEM, error, error_bytes, "out of memory");
 
 	if (rc) {
 		free(xml);

@@ -263,6 +263,8 @@ static void nic_cores(void **state)
 
 static void cuda(void **state)
 {
+	static const char cache[] = "libcuda.so.1\0/odd/place/libcuda.so.1";
+
 	expect("cuda", DOCTOR_NOT_APPLICABLE, "no NVIDIA GPU");
 	put("/usr/lib64/libcuda.so.535.54.03", "");
 	put_link("/usr/lib64/libcuda.so.1", "libcuda.so.535.54.03");
@@ -280,6 +282,9 @@ static void cuda(void **state)
 	expect("cuda", DOCTOR_WARN, "libcuda is 535.54.03 but the loaded driver is 550.90.07");
 	put_link("/usr/lib64/libcuda.so.1", "nowhere");
 	expect("cuda", DOCTOR_WARN, "libcuda.so.1 is not found");
+	put("/odd/place/libcuda.so.1", "");
+	put_bytes("/etc/ld.so.cache", cache, sizeof(cache));
+	expect("cuda", DOCTOR_OK, "/odd/place/libcuda.so.1");
 }
 
 static void gpu_memory(void **state)

@@ -273,6 +273,31 @@ static void wrong_groups_files(void **state)
 	assert_non_null(strstr(error, "at most 1"));
 }
 
+/* The same for a groups file: any change is either still right or refused with a sentence. */
+static void mutated_groups_files(void **state)
+{
+	static const char text[] =
+	    "group gpu=53:00.0,64:00.0 rails=rdmap79s0,rdmap80s0 cores=0-11,14 worker=1\n"
+	    "group numa=1 rails=* # the rest\n";
+	unsigned random = 99;
+	char changed[sizeof(text)], error[400];
+
+	for (int round = 0; round < 2000; round++) {
+		memcpy(changed, text, sizeof(text));
+		for (int change = 0; change <= round % 3; change++) {
+			random = random * 1664525u + 1013904223u;
+			changed[(random >> 8) % (sizeof(text) - 1)] =
+			    round % 2 ? text[(random >> 16) % (sizeof(text) - 1)]
+				      : (char)(random >> 24 ? random >> 24 : 1);
+		}
+		if (plan_file(changed, 0, error, sizeof(error)))
+			assert_true(error[0] != '\0');
+		else
+			check_owners(&p5);
+		wf_topo_plan_free(p5.plan);
+	}
+}
+
 static void unreadable_groups_files(void **state)
 {
 	struct wf_topo_options options = { .groups_path = "/nonexistent/groups" };
@@ -302,6 +327,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(mutated, load_p5, free_p5),
 		cmocka_unit_test_setup_teardown(groups_file, open_p5, close_p5),
 		cmocka_unit_test_setup_teardown(wrong_groups_files, open_p5, close_p5),
+		cmocka_unit_test_setup_teardown(mutated_groups_files, open_p5, close_p5),
 		cmocka_unit_test_setup_teardown(unreadable_groups_files, open_p5, close_p5),
 	};
 

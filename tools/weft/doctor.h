@@ -79,6 +79,10 @@ unsigned char *doctor_load(const struct doctor *doctor, size_t limit, size_t *re
 /* The value of "key: value" in a file of such lines, "" when it is not there. */
 void doctor_field(const struct doctor *doctor, const char *path, const char *key, char *value, size_t bytes);
 
+/* Calls fn for every path in the linker's cache that ends in name, which starts with '/'. */
+void doctor_cached(const struct doctor *doctor, const char *name, void (*fn)(void *context, const char *path),
+		   void *context);
+
 /* Adds an item to a list for people: "a, b, c and 5 more" needs the count at the end. */
 struct doctor_items {
 	char text[256];

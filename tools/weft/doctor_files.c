@@ -192,6 +192,24 @@ void doctor_field(const struct doctor *doctor, const char *path, const char *key
 	free(text);
 }
 
+/* The cache is strings with zeros between; those that end in the name are all we want of it. */
+void doctor_cached(const struct doctor *doctor, const char *name, void (*fn)(void *context, const char *path),
+		   void *context)
+{
+	size_t bytes = 0, start = 0, name_bytes = strlen(name);
+	unsigned char *cache = doctor_load(doctor, 16 << 20, &bytes, "/etc/ld.so.cache");
+
+	for (size_t i = 0; cache && i < bytes; i++) {
+		if (cache[i])
+			continue;
+		if (i - start > name_bytes && cache[start] == '/' &&
+		    memcmp(&cache[i - name_bytes], name, name_bytes) == 0)
+			fn(context, (const char *)&cache[start]);
+		start = i + 1;
+	}
+	free(cache);
+}
+
 void doctor_say(struct doctor_finding *finding, enum doctor_result result, const char *mend,
 		const char *format, ...)
 {

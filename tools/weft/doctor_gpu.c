@@ -5,20 +5,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct search {
+	const struct doctor *doctor;
+	char *path;
+};
+
+static void keep_first(void *context, const char *path)
+{
+	struct search *search = context;
+
+	if (!*search->path && doctor_exists(search->doctor, "%s", path))
+		snprintf(search->path, DOCTOR_PATH, "%s", path);
+}
+
 /* Where libcuda.so.1 is, "" when nowhere usual. */
 static void find_libcuda(const struct doctor *doctor, char path[DOCTOR_PATH])
 {
-	static const char *const folders[] = {
-		"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",      "/usr/lib",
-		"/usr/local/cuda/compat",    "/usr/local/nvidia/lib64",	   "/usr/lib/wsl/lib"
-	};
+	static const char *const folders[] = { "/usr/lib/x86_64-linux-gnu",
+					       "/usr/lib/aarch64-linux-gnu",
+					       "/usr/lib64",
+					       "/usr/lib",
+					       "/usr/local/cuda/compat",
+					       "/usr/local/nvidia/lib64",
+					       "/usr/lib/wsl/lib",
+					       "/run/opengl-driver/lib" };
+	struct search search = { .doctor = doctor, .path = path };
+	char candidate[DOCTOR_PATH];
 
-	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++)
-		if (doctor_exists(doctor, "%s/libcuda.so.1", folders[i])) {
-			snprintf(path, DOCTOR_PATH, "%s/libcuda.so.1", folders[i]);
-			return;
-		}
 	path[0] = '\0';
+	for (const char *at = doctor->library_path; at && *at; at += *at == ':') {
+		size_t length = strcspn(at, ":");
+
+		if (length && length < 256) {
+			snprintf(candidate, sizeof(candidate), "%.*s/libcuda.so.1", (int)length, at);
+			keep_first(&search, candidate);
+		}
+		at += length;
+	}
+	doctor_cached(doctor, "/libcuda.so.1", keep_first, &search);
+	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+		snprintf(candidate, sizeof(candidate), "%s/libcuda.so.1", folders[i]);
+		keep_first(&search, candidate);
+	}
 }
 
 /* "535.54.03" of the kernel's driver, "" when it is not loaded. */

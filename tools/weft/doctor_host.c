@@ -205,8 +205,9 @@ struct copies {
 	} seen[16];
 };
 
-static void count_copy(struct copies *copies, const char *path)
+static void count_copy(void *context, const char *path)
 {
+	struct copies *copies = context;
 	char full[DOCTOR_PATH];
 	struct stat st;
 
@@ -232,26 +233,6 @@ static void count_in(struct copies *copies, const char *folder, size_t length)
 	}
 }
 
-/* The cache is strings with zeros between; those that name libfabric are all we want of it. */
-static void count_cached(struct copies *copies)
-{
-	static const char name[] = "/libfabric.so.1";
-	size_t bytes = 0, start = 0;
-	unsigned char *cache = doctor_load(copies->doctor, 16 << 20, &bytes, "/etc/ld.so.cache");
-
-	for (size_t i = 0; cache && i < bytes; i++) {
-		size_t length = i - start;
-
-		if (cache[i])
-			continue;
-		if (length >= sizeof(name) && cache[start] == '/' &&
-		    memcmp(&cache[i - (sizeof(name) - 1)], name, sizeof(name)) == 0)
-			count_copy(copies, (const char *)&cache[start]);
-		start = i + 1;
-	}
-	free(cache);
-}
-
 static void check_copies(const struct doctor *doctor, struct doctor_finding *finding)
 {
 	static const char *const folders[] = { "/opt/amazon/efa/lib", "/opt/amazon/efa/lib64",
@@ -262,7 +243,7 @@ static void check_copies(const struct doctor *doctor, struct doctor_finding *fin
 		count_in(&copies, at, strcspn(at, ":"));
 		at += strcspn(at, ":");
 	}
-	count_cached(&copies);
+	doctor_cached(doctor, "/libfabric.so.1", count_copy, &copies);
 	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++)
 		count_in(&copies, folders[i], strlen(folders[i]));
 	if (copies.count > 1)

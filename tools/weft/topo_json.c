@@ -76,8 +76,8 @@ static void put_devices(struct cmd_json *json, const struct topo_view *view, boo
 			const struct wf_topo_nic *nic = &view->nics[device->index];
 
 			cmd_json_text(json, "name", nic->name);
-			if (nic->has_pci)
-				put_pci(json, "pci", nic->pci);
+			if (device->spot.has_pci)
+				put_pci(json, "pci", device->spot.pci);
 			else
 				cmd_json_null(json, "pci");
 			put_rate(json, nic->bits_per_second);

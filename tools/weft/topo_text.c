@@ -41,8 +41,8 @@ static void print_device(const struct topo_view *view, const struct topo_device 
 	} else {
 		const struct wf_topo_nic *nic = &view->nics[device->index];
 
-		if (nic->has_pci)
-			wf_topo_pci_text(nic->pci, pci);
+		if (device->spot.has_pci)
+			wf_topo_pci_text(device->spot.pci, pci);
 		fprintf(to, "NIC  %-16s %-12s %-12s %s", nic->name, pci,
 			topo_rate_text(nic->bits_per_second, rate), group);
 	}
