@@ -1,0 +1,243 @@
+/*
+ * Modelled time. A busy test machine can only make things later, so lower bounds are exact and upper bounds
+ * take the best of several tries.
+ */
+#include "rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TRIES 5
+
+struct pair {
+	struct rig a, b;
+	fi_addr_t ab;
+};
+
+static void open_pair(struct pair *p, const char *spec)
+{
+	rig_open_spec(&p->a, spec);
+	rig_open_spec(&p->b, spec);
+	p->ab = rig_connect(&p->a, &p->b);
+	assert_int_equal(rig_write(&p->a, p->ab, &p->b, 8, 63, 0), 0);
+	rig_expect(&p->a, NULL, &p->a.context[63]);
+}
+
+static void close_pair(struct pair *p)
+{
+	rig_close(&p->a);
+	rig_close(&p->b);
+}
+
+static void drain(struct rig *rig, int count)
+{
+	struct fi_cq_data_entry entry;
+	struct fi_cq_err_entry error;
+
+	for (int i = 0; i < count; i++)
+		assert_int_equal(rig_wait(rig, NULL, &entry, &error), 1);
+}
+
+/* From the first post to the last of `count` completions; the best of several tries. */
+static uint64_t best(struct pair *p, size_t bytes, int count)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < TRIES; i++) {
+		uint64_t start = rig_now(), took;
+
+		for (int n = 0; n < count; n++)
+			assert_int_equal(
+			    rig_write(&p->a, p->ab, &p->b, bytes, n, n + 1 < count ? FI_MORE : 0), 0);
+		drain(&p->a, count);
+		took = rig_now() - start;
+		if (took < least)
+			least = took;
+	}
+	return least;
+}
+
+static void latency(void **state)
+{
+	struct pair p;
+	uint64_t took;
+
+	open_pair(&p, "p5,latency=2ms,rate=inf,op_ns=0");
+	took = best(&p, 8, 1);
+	assert_in_range(took, 2000000 * 0.999, 2500000);
+	close_pair(&p);
+}
+
+static void jitter(void **state)
+{
+	uint64_t least = UINT64_MAX, most = 0;
+	struct pair p;
+
+	open_pair(&p, "p5,latency=100us,jitter=2ms,rate=inf,op_ns=0");
+	for (int i = 0; i < 20; i++) {
+		uint64_t start = rig_now(), took;
+
+		assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
+		rig_expect(&p.a, NULL, &p.a.context[0]);
+		took = rig_now() - start;
+		least = took < least ? took : least;
+		most = took > most ? took : most;
+	}
+	assert_true(least >= 99000);
+	assert_true(most - least > 500000);
+	close_pair(&p);
+}
+
+static void rate(void **state)
+{
+	struct pair p;
+	uint64_t took;
+
+	open_pair(&p, "p5,rate=1G,latency=0,copy=none,op_ns=0"); /* 20 x 62500 bytes are 10 ms */
+	took = best(&p, 62500, 20);
+	assert_in_range(took, 10000000 * 0.999, 11000000);
+	close_pair(&p);
+}
+
+static void operation_cost(void **state)
+{
+	struct pair p;
+	uint64_t took;
+
+	open_pair(&p, "p5,rate=inf,latency=0,op_ns=500000");
+	took = best(&p, 8, 20);
+	assert_in_range(took, 10000000 * 0.999, 11000000);
+	close_pair(&p);
+}
+
+static void receiver_limits(void **state)
+{
+	struct rig a, b, c;
+	fi_addr_t ac, bc;
+	uint64_t least = UINT64_MAX;
+
+	/* Two senders, one receiver: 2 x 10 x 62500 bytes into 1 Gbit/s take 10 ms, not 5. */
+	rig_open_spec(&a, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	rig_open_spec(&b, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	rig_open_spec(&c, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	ac = rig_connect(&a, &c);
+	bc = rig_connect(&b, &c);
+	for (int try = 0; try < TRIES; try++) {
+		uint64_t start = rig_now(), took;
+
+		for (int i = 0; i < 10; i++) {
+			assert_int_equal(rig_write(&a, ac, &c, 62500, i, 0), 0);
+			assert_int_equal(rig_write(&b, bc, &c, 62500, i, 0), 0);
+		}
+		drain(&a, 10);
+		drain(&b, 10);
+		took = rig_now() - start;
+		least = took < least ? took : least;
+	}
+	assert_in_range(least, 10000000 * 0.999, 11500000);
+	rig_close(&a);
+	rig_close(&b);
+	rig_close(&c);
+}
+
+static void congestion_holds_up_no_one_else(void **state)
+{
+	struct rig a, b, c, d;
+	fi_addr_t bc, ac, ad;
+
+	rig_open_spec(&a, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	rig_open_spec(&b, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	rig_open_spec(&c, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	rig_open_spec(&d, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	bc = rig_connect(&b, &c);
+	ac = rig_connect(&a, &c);
+	ad = rig_connect(&a, &d);
+	for (int i = 0; i < 60; i++) /* c is busy for half a second */
+		assert_int_equal(rig_write(&b, bc, &c, RIG_BYTES, i, 0), 0);
+	assert_int_equal(rig_write(&a, ac, &c, 8, 0, 0), 0);
+	assert_int_equal(rig_write(&a, ad, &d, 8, 1, 0), 0);
+	rig_expect(&a, NULL, &a.context[1]); /* d is not */
+	rig_expect(&a, NULL, &a.context[0]);
+	rig_close(&a);
+	rig_close(&b);
+	rig_close(&c);
+	rig_close(&d);
+}
+
+static void both_directions(void **state)
+{
+	uint64_t least = UINT64_MAX;
+	struct pair p;
+	fi_addr_t ba;
+
+	open_pair(&p, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
+	ba = rig_connect(&p.b, &p.a);
+	for (int try = 0; try < TRIES; try++) { /* full duplex: both take 10 ms together */
+		uint64_t start = rig_now(), took;
+
+		for (int i = 0; i < 20; i++) {
+			assert_int_equal(rig_write(&p.a, p.ab, &p.b, 62500, i, 0), 0);
+			assert_int_equal(rig_write(&p.b, ba, &p.a, 62500, i, 0), 0);
+		}
+		drain(&p.a, 20);
+		drain(&p.b, 20);
+		took = rig_now() - start;
+		least = took < least ? took : least;
+	}
+	assert_in_range(least, 10000000 * 0.999, 11500000);
+	close_pair(&p);
+}
+
+static void reads_take_time(void **state)
+{
+	uint64_t least = UINT64_MAX;
+	struct pair p;
+
+	open_pair(&p, "p5,rate=1G,latency=0,copy=none,op_ns=0");
+	for (int try = 0; try < TRIES; try++) {
+		uint64_t start = rig_now(), took;
+
+		for (int i = 0; i < 20; i++)
+			assert_int_equal(fi_read(p.a.ep, p.a.memory, 62500, NULL, p.ab, (uintptr_t)p.b.memory,
+						 rig_key(&p.b), &p.a.context[i]),
+					 0);
+		drain(&p.a, 20);
+		took = rig_now() - start;
+		least = took < least ? took : least;
+	}
+	assert_in_range(least, 10000000 * 0.999, 11000000);
+	close_pair(&p);
+}
+
+static void cpu_costs(void **state)
+{
+	struct pair p;
+	struct fi_cq_data_entry entry;
+	uint64_t start;
+
+	open_pair(&p, "p5,post_ns=200000,poll_ns=300000");
+	start = rig_now();
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
+	assert_true(rig_now() - start >= 199000);
+	start = rig_now();
+	(void)fi_cq_read(p.a.cq, &entry, 1);
+	assert_true(rig_now() - start >= 299000);
+	close_pair(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(latency),
+		cmocka_unit_test(jitter),
+		cmocka_unit_test(rate),
+		cmocka_unit_test(operation_cost),
+		cmocka_unit_test(receiver_limits),
+		cmocka_unit_test(congestion_holds_up_no_one_else),
+		cmocka_unit_test(both_directions),
+		cmocka_unit_test(reads_take_time),
+		cmocka_unit_test(cpu_costs),
+	};
+
+	return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}
