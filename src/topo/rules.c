@@ -132,6 +132,29 @@ static int serve(struct wf_topo_draft *draft, hwloc_obj_t place, size_t *nics, s
 	return deal(draft, place, nics, count, unserved);
 }
 
+/* A GPU without a NIC joins the group of the nearest one that has an owner, if that is nearer than a place so
+ * deep. */
+static void share_nearest(struct wf_topo_draft *draft, size_t gpu, int than)
+{
+	int deepest = than, best = -1;
+
+	for (size_t n = 0; n < draft->nic_count; n++) {
+		int group = draft->nic_group[n], depth;
+
+		if (group < 0 || !draft->nic_objects[n])
+			continue;
+		depth = (int)wf_topo_common_depth(draft->nic_objects[n], draft->topo->gpu_objects[gpu]);
+		if (depth > deepest ||
+		    (best >= 0 && depth == deepest && rails_of(draft, group) > rails_of(draft, best))) {
+			best = group;
+			deepest = depth;
+		}
+	}
+	draft->gpu_group[gpu] = best;
+	if (best >= 0)
+		draft->groups[best].shared = true;
+}
+
 /* Takes the NICs that meet GPUs at the deepest place left. 0 when there are none left. */
 static int serve_deepest(struct wf_topo_draft *draft, const hwloc_obj_t *meetings, size_t *scratch)
 {
@@ -145,34 +168,15 @@ static int serve_deepest(struct wf_topo_draft *draft, const hwloc_obj_t *meeting
 			place = meetings[n];
 	if (!place)
 		return 0;
+	/* A NIC on the far socket is not for a GPU that can share a near one. */
+	for (size_t g = 0; g < draft->topo->gpu_count; g++)
+		if (draft->gpu_group[g] < 0)
+			share_nearest(draft, g, (int)wf_topo_depth(place));
 	for (size_t n = 0; n < draft->nic_count; n++)
 		if (draft->nic_group[n] < 0 && meetings[n] == place)
 			scratch[count++] = n;
 	rc = serve(draft, place, scratch, count);
 	return rc ? rc : 1;
-}
-
-static void share_nearest(struct wf_topo_draft *draft, size_t gpu)
-{
-	unsigned deepest = 0;
-	int best = -1;
-
-	for (size_t n = 0; n < draft->nic_count; n++) {
-		int group = draft->nic_group[n];
-		unsigned depth;
-
-		if (group < 0 || !draft->nic_objects[n])
-			continue;
-		depth = wf_topo_common_depth(draft->nic_objects[n], draft->topo->gpu_objects[gpu]);
-		if (best < 0 || depth > deepest ||
-		    (depth == deepest && rails_of(draft, group) > rails_of(draft, best))) {
-			best = group;
-			deepest = depth;
-		}
-	}
-	draft->gpu_group[gpu] = best;
-	if (best >= 0)
-		draft->groups[best].shared = true;
 }
 
 static int group_by_gpu(struct wf_topo_draft *draft)
@@ -187,7 +191,7 @@ static int group_by_gpu(struct wf_topo_draft *draft)
 		rc = serve_deepest(draft, meetings, scratch);
 	for (size_t g = 0; !rc && draft->group_count && g < draft->topo->gpu_count; g++)
 		if (draft->gpu_group[g] < 0)
-			share_nearest(draft, g);
+			share_nearest(draft, g, -1);
 	if (!rc)
 		rc = wf_topo_draft_order(draft);
 	for (size_t n = 0; !rc && n < draft->nic_count; n++)

@@ -214,6 +214,36 @@ static void three_gpus_two_nics(void **state)
 	machine_free(&machine);
 }
 
+/* A GPU shares the NIC on its own root rather than take one from the other socket, which then helps both. */
+static void near_before_far(void **state)
+{
+	struct machine machine;
+	struct planned planned;
+
+	machine_start(&machine, 2, 4, 1);
+	machine_socket(&machine, 0);
+	machine_root(&machine, 0x10, 0x1f);
+	machine_nic(&machine, 0x11, "far");
+	machine_end(&machine);
+	machine_socket_end(&machine);
+	machine_socket(&machine, 1);
+	machine_root(&machine, 0x40, 0x5f);
+	machine_bridge(&machine, 0x40, 0x41, 0x48);
+	machine_gpu(&machine, 0x42);
+	machine_nic(&machine, 0x43, "near");
+	machine_end(&machine);
+	machine_bridge(&machine, 0x40, 0x49, 0x4f);
+	machine_gpu(&machine, 0x4a);
+	machine_end(&machine);
+	machine_end(&machine);
+	machine_socket_end(&machine);
+	check_plan(&planned, machine_finish(&machine), NULL, 0, NULL);
+	assert_int_equal(planned.plan->count, 1);
+	check_group(&planned, 0, "42:00.0 4a:00.0 | near far | 4-7 | 4");
+	check_plan_free(&planned);
+	machine_free(&machine);
+}
+
 static void no_pci(void **state)
 {
 	const struct wf_topo_nic nics[] = { { .name = "eth0" },
@@ -518,6 +548,7 @@ int main(void)
 		cmocka_unit_test(laptop),
 		cmocka_unit_test(nics_on_one_socket),
 		cmocka_unit_test(three_gpus_two_nics),
+		cmocka_unit_test(near_before_far),
 		cmocka_unit_test(no_pci),
 		cmocka_unit_test(two_cores),
 		cmocka_unit_test(one_core),

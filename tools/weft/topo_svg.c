@@ -304,8 +304,8 @@ static void draw_group(const struct topo_view *view, size_t index, int y, int wi
 		snprintf(cores, sizeof(cores), "%zu of them", group->core_count);
 	if (group->worker >= 0)
 		text(to, MARGIN + 386, y + 18, "", 0, "cores %s, worker on %d", cores, group->worker);
-	text(to, MARGIN + 590, y + 18, "class=\"small\" fill=\"#5b6472\"", width - MARGIN * 2 - 590, "%s",
-	     group->reason);
+	text(to, MARGIN + 590, y + 18, "class=\"small\" fill=\"#5b6472\"", (width - MARGIN * 2 - 590) * 7 / 6,
+	     "%s", group->reason);
 }
 
 static void draw_headings(int y, FILE *to)
@@ -334,14 +334,14 @@ static void draw_head(const struct topo_view *view, int width, int height, FILE 
 	    "<style>text{font-size:12px}.title{font-size:24px;font-weight:700}"
 	    ".head{font-size:15px;font-weight:700}.chip{font-size:13px;font-weight:700}.small{font-size:11px}"
 	    ".tag{font-size:10px;font-weight:700;text-anchor:middle}"
-	    "[fill]{fill:attr(fill)}</style>\n",
+	    "</style>\n",
 	    width, height, width, height);
 	box(to, 0, 0, width, height, 0, "fill=\"#fafbfc\"");
 	text(to, MARGIN, 44, "class=\"title\"", 0, "%s", *name ? name : "this machine");
 	topo_rate_text(view->bits_per_second, rate);
 	text(to, MARGIN, 66, "fill=\"#5b6472\"", 0,
-	     "%zu NIC%s%s%s  ·  %zu GPU%s  ·  %zu cores on %zu NUMA node%s  ·  %zu group%s, one worker "
-	     "thread each",
+	     "%zu NIC%s%s%s  ·  %zu GPU%s  ·  %zu cores on %zu NUMA node%s  ·  %zu group%s, a worker on "
+	     "the ringed core of each",
 	     view->nic_count, view->nic_count == 1 ? "" : "s", *rate ? ", " : "", rate, view->gpu_count,
 	     view->gpu_count == 1 ? "" : "s", view->core_count, view->node_count,
 	     view->node_count == 1 ? "" : "s", view->plan->count, view->plan->count == 1 ? "" : "s");
