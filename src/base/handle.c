@@ -1,0 +1,199 @@
+/* The handle tables; handle.h says why. Any thread. */
+#include "base/handle.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIVE           (UINT64_C(1) << 32)
+#define REFERENCES     UINT64_C(0xffffffff)
+#define GENERATION(s)  ((s) >> 33)
+#define FIRST_CHUNK    64u
+#define GENERATIONS    UINT64_C(0x7fffffff)
+
+static struct wf_handle_slot *slot_at(struct wf_handles *handles, uint32_t number)
+{
+	uint32_t index = number - 1, chunk = 0, size = FIRST_CHUNK;
+	struct wf_handle_slot *slots;
+
+	while (chunk < WF_HANDLE_CHUNKS && index >= size) {
+		index -= size;
+		size *= 2;
+		chunk++;
+	}
+	if (chunk == WF_HANDLE_CHUNKS)
+		return NULL;
+	/* Pairs with the release in grow(). */
+	slots = atomic_load_explicit(&handles->chunk[chunk], memory_order_acquire);
+	return slots ? &slots[index] : NULL;
+}
+
+static struct wf_handle_slot *slot_of(struct wf_handles *handles, uint64_t handle)
+{
+	uint32_t number = (uint32_t)handle;
+
+	return number ? slot_at(handles, number) : NULL;
+}
+
+static uint64_t make_handle(uint64_t generation, uint32_t number)
+{
+	return generation << 32 | number;
+}
+
+void wf_handles_init(struct wf_handles *handles, void (*release)(void *object))
+{
+	memset(handles, 0, sizeof(*handles));
+	pthread_mutex_init(&handles->lock, NULL);
+	handles->release = release;
+}
+
+void wf_handles_destroy(struct wf_handles *handles)
+{
+	for (int i = 0; i < WF_HANDLE_CHUNKS; i++)
+		free(atomic_load(&handles->chunk[i]));
+	pthread_mutex_destroy(&handles->lock);
+}
+
+/* A slot never used before; called with the lock held. */
+static uint32_t grow(struct wf_handles *handles)
+{
+	uint32_t number = handles->slots + 1;
+
+	if (!slot_at(handles, number)) {
+		uint32_t chunk = 0, size = FIRST_CHUNK;
+		struct wf_handle_slot *slots;
+
+		while (chunk < WF_HANDLE_CHUNKS && atomic_load(&handles->chunk[chunk])) {
+			chunk++;
+			size *= 2;
+		}
+		slots = chunk < WF_HANDLE_CHUNKS ? calloc(size, sizeof(*slots)) : NULL;
+		if (!slots)
+			return 0;
+		atomic_store_explicit(&handles->chunk[chunk], slots, memory_order_release);
+	}
+	handles->slots = number;
+	return number;
+}
+
+int wf_handle_add(struct wf_handles *handles, void *object, uint64_t *ret_handle)
+{
+	struct wf_handle_slot *slot;
+	uint64_t generation;
+	uint32_t number;
+
+	pthread_mutex_lock(&handles->lock);
+	number = handles->first_free;
+	if (number)
+		handles->first_free = slot_at(handles, number)->next_free;
+	else
+		number = grow(handles);
+	pthread_mutex_unlock(&handles->lock);
+	if (!number)
+		return -ENOMEM;
+	slot = slot_at(handles, number);
+	generation = (GENERATION(atomic_load(&slot->state)) + 1) & GENERATIONS;
+	slot->object = object;
+	*ret_handle = make_handle(generation, number);
+	/* Pairs with the acquire in get(): a live slot's object is set. */
+	atomic_store_explicit(&slot->state, generation << 33 | LIVE | 1, memory_order_release);
+	atomic_fetch_add_explicit(&handles->live, 1, memory_order_relaxed);
+	return 0;
+}
+
+static bool matches(uint64_t state, uint64_t handle)
+{
+	return GENERATION(state) == handle >> 32 && (state & LIVE);
+}
+
+void *wf_handle_get(struct wf_handles *handles, uint64_t handle)
+{
+	struct wf_handle_slot *slot = slot_of(handles, handle);
+	uint64_t state;
+
+	if (!slot)
+		return NULL;
+	state = atomic_load_explicit(&slot->state, memory_order_relaxed);
+	do {
+		if (!matches(state, handle))
+			return NULL;
+	} while (!atomic_compare_exchange_weak_explicit(&slot->state, &state, state + 1, memory_order_acquire,
+							memory_order_relaxed));
+	return slot->object;
+}
+
+void wf_handle_ref(struct wf_handles *handles, uint64_t handle)
+{
+	atomic_fetch_add_explicit(&slot_of(handles, handle)->state, 1, memory_order_relaxed);
+}
+
+void wf_handle_put(struct wf_handles *handles, uint64_t handle)
+{
+	struct wf_handle_slot *slot = slot_of(handles, handle);
+	/* acq_rel: what others did with the object comes before its release. */
+	uint64_t state = atomic_fetch_sub_explicit(&slot->state, 1, memory_order_acq_rel);
+
+	if ((state & REFERENCES) != 1)
+		return;
+	handles->release(slot->object);
+	pthread_mutex_lock(&handles->lock);
+	slot->next_free = handles->first_free;
+	handles->first_free = (uint32_t)handle;
+	pthread_mutex_unlock(&handles->lock);
+}
+
+void *wf_handle_retire(struct wf_handles *handles, uint64_t handle)
+{
+	struct wf_handle_slot *slot = slot_of(handles, handle);
+	uint64_t state;
+
+	if (!slot)
+		return NULL;
+	state = atomic_load_explicit(&slot->state, memory_order_relaxed);
+	do {
+		if (!matches(state, handle))
+			return NULL;
+	} while (!atomic_compare_exchange_weak_explicit(&slot->state, &state, state & ~LIVE, memory_order_acq_rel,
+							memory_order_relaxed));
+	atomic_fetch_sub_explicit(&handles->live, 1, memory_order_relaxed);
+	return slot->object;
+}
+
+int wf_handle_retire_idle(struct wf_handles *handles, uint64_t handle)
+{
+	struct wf_handle_slot *slot = slot_of(handles, handle);
+	uint64_t state;
+
+	if (!slot)
+		return -ENOENT;
+	state = atomic_load_explicit(&slot->state, memory_order_relaxed);
+	do {
+		if (!matches(state, handle))
+			return -ENOENT;
+		if ((state & REFERENCES) != 1)
+			return -EBUSY;
+	} while (!atomic_compare_exchange_weak_explicit(&slot->state, &state, state & ~LIVE, memory_order_acq_rel,
+							memory_order_relaxed));
+	atomic_fetch_sub_explicit(&handles->live, 1, memory_order_relaxed);
+	return 0;
+}
+
+void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *context), void *context)
+{
+	uint32_t slots;
+
+	pthread_mutex_lock(&handles->lock);
+	slots = handles->slots;
+	pthread_mutex_unlock(&handles->lock);
+	for (uint32_t number = 1; number <= slots; number++) {
+		uint64_t state = atomic_load_explicit(&slot_at(handles, number)->state, memory_order_relaxed);
+		uint64_t handle = make_handle(GENERATION(state), number);
+		void *object = wf_handle_get(handles, handle);
+
+		if (!object)
+			continue;
+		fn(object, context);
+		wf_handle_put(handles, handle);
+	}
+}

@@ -1,0 +1,35 @@
+/* Objects of one size, all allocated at open, taken and given back by any thread without a lock. */
+#ifndef WF_BASE_POOL_H
+#define WF_BASE_POOL_H
+
+#include "base/ring.h"
+
+#include <stddef.h>
+
+struct wf_pool {
+	char *base;
+	size_t stride;
+	uint32_t count;
+	struct wf_ring free;
+};
+
+int wf_pool_init(struct wf_pool *pool, uint32_t count, size_t object_bytes); /* objects start zeroed, 64-byte aligned */
+void wf_pool_destroy(struct wf_pool *pool);
+void *wf_pool_take(struct wf_pool *pool); /* NULL: all are out */
+void wf_pool_give(struct wf_pool *pool, void *object);
+
+static inline void *wf_pool_at(const struct wf_pool *pool, uint32_t index)
+{
+	return pool->base + (size_t)index * pool->stride;
+}
+
+static inline uint32_t wf_pool_index(const struct wf_pool *pool, const void *object)
+{
+	return (uint32_t)((size_t)((const char *)object - pool->base) / pool->stride);
+}
+
+static inline size_t wf_pool_bytes(const struct wf_pool *pool)
+{
+	return (size_t)pool->count * (pool->stride + sizeof(struct wf_ring_cell));
+}
+#endif

@@ -1,0 +1,80 @@
+/* The bounded many-to-many queue; ring.h says what it is for. Any thread. */
+#include "base/ring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int wf_ring_init(struct wf_ring *ring, uint64_t at_least)
+{
+	uint64_t size = 2;
+
+	while (size < at_least)
+		size *= 2;
+	ring->cells = calloc(size, sizeof(*ring->cells));
+	if (!ring->cells)
+		return -ENOMEM;
+	for (uint64_t i = 0; i < size; i++)
+		atomic_store_explicit(&ring->cells[i].sequence, i, memory_order_relaxed);
+	ring->mask = size - 1;
+	atomic_store_explicit(&ring->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&ring->tail, 0, memory_order_relaxed);
+	return 0;
+}
+
+void wf_ring_destroy(struct wf_ring *ring)
+{
+	free(ring->cells);
+	ring->cells = NULL;
+}
+
+bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item)
+{
+	uint64_t ticket = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+
+	for (;;) {
+		struct wf_ring_cell *cell = &ring->cells[ticket & ring->mask];
+		/* Pairs with the release in pop: a cell seen free has been read out. */
+		uint64_t sequence = atomic_load_explicit(&cell->sequence, memory_order_acquire);
+		int64_t behind = (int64_t)(sequence - ticket);
+
+		if (behind < 0)
+			return false;
+		if (behind > 0) {
+			ticket = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+			continue;
+		}
+		if (!atomic_compare_exchange_weak_explicit(&ring->tail, &ticket, ticket + 1,
+							   memory_order_relaxed, memory_order_relaxed))
+			continue;
+		cell->item = *item;
+		/* Pairs with the acquire in pop: whoever sees the number sees the item. */
+		atomic_store_explicit(&cell->sequence, ticket + 1, memory_order_release);
+		return true;
+	}
+}
+
+bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item)
+{
+	uint64_t ticket = atomic_load_explicit(&ring->head, memory_order_relaxed);
+
+	for (;;) {
+		struct wf_ring_cell *cell = &ring->cells[ticket & ring->mask];
+		/* Pairs with the release in push. */
+		uint64_t sequence = atomic_load_explicit(&cell->sequence, memory_order_acquire);
+		int64_t behind = (int64_t)(sequence - (ticket + 1));
+
+		if (behind < 0)
+			return false;
+		if (behind > 0) {
+			ticket = atomic_load_explicit(&ring->head, memory_order_relaxed);
+			continue;
+		}
+		if (!atomic_compare_exchange_weak_explicit(&ring->head, &ticket, ticket + 1,
+							   memory_order_relaxed, memory_order_relaxed))
+			continue;
+		*ret_item = cell->item;
+		/* Pairs with the acquire in push: the cell is free for the next lap. */
+		atomic_store_explicit(&cell->sequence, ticket + ring->mask + 1, memory_order_release);
+		return true;
+	}
+}

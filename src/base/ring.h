@@ -1,0 +1,43 @@
+/*
+ * A bounded queue for many producers and many consumers, after Vyukov: each cell has a sequence number that says
+ * whose turn it is. Push and pop never wait for a stalled thread but the one that holds the very cell, and never
+ * allocate. Used for a worker's inbox (many producers, one consumer) and for the free lists of pools.
+ *
+ * C11 atomics alone, so that ThreadSanitizer and the model in docs/models see every ordering.
+ */
+#ifndef WF_BASE_RING_H
+#define WF_BASE_RING_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct wf_item {
+	uint64_t word[3];
+};
+
+struct wf_ring_cell {
+	_Atomic uint64_t sequence;
+	struct wf_item item;
+};
+
+struct wf_ring {
+	struct wf_ring_cell *cells;
+	uint64_t mask;
+	alignas(64) _Atomic uint64_t tail; /* producers take tickets here */
+	alignas(64) _Atomic uint64_t head; /* consumers here */
+};
+
+int wf_ring_init(struct wf_ring *ring, uint64_t at_least); /* rounded up to a power of two */
+void wf_ring_destroy(struct wf_ring *ring);
+bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item); /* false: full */
+bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item);    /* false: empty */
+
+/* Exact only while nobody pushes or pops. */
+static inline uint64_t wf_ring_count(struct wf_ring *ring)
+{
+	return atomic_load_explicit(&ring->tail, memory_order_relaxed) -
+	       atomic_load_explicit(&ring->head, memory_order_relaxed);
+}
+#endif

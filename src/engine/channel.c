@@ -1,0 +1,387 @@
+/*
+ * The message channel: numbering, sending, acknowledging and sending again on one side; reassembly, order, exactly-once
+ * and credit on the other. Runs on the peer's home worker, but for the release of messages by the application.
+ */
+#include "engine/channel.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "engine/peer.h"
+#include "engine/transfer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FRAMES_A_PUMP 64
+#define ACK_SOON_NS   (1 * WF_MS) /* a reply is on its way and will carry the acknowledgement */
+#define RESEND_NS     (200 * WF_MS)
+
+void wf_channel_reset(struct wf_channel *channel)
+{
+	channel->current = NULL;
+	channel->next = channel->sent = channel->acked = channel->credit = 0;
+	channel->expected = channel->deliver = channel->told_credit = 0;
+	memset(channel->arrived, 0, sizeof(channel->arrived));
+	channel->ack_due = channel->ack_soon = false;
+}
+
+/* ---- out ---- */
+
+static void want_pump(struct wf_peer *peer)
+{
+	if (!wf_link_linked(&peer->pumping))
+		wf_list_append(&peer->home->pumping, &peer->pumping);
+}
+
+void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	frame->incarnation = peer->engine->incarnation;
+	frame->to_peer = peer->their_handle;
+	frame->from_epoch = atomic_load(&peer->epoch);
+	frame->to_epoch = peer->their_epoch;
+	frame->ack = channel->expected;
+	frame->credit = atomic_load(&peer->consumed) + peer->engine->settings.window_frames;
+	channel->told_credit = frame->credit;
+	channel->ack_due = channel->ack_soon = false;
+	wf_list_remove(&peer->acking);
+}
+
+void wf_channel_queue(struct wf_peer *peer, struct wf_message *message)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	message->frames = wf_frames_of(message->bytes);
+	message->first = channel->next;
+	channel->next += message->frames;
+	wf_list_append(&channel->queue, &message->link);
+	if (!channel->current)
+		channel->current = message;
+	want_pump(peer);
+}
+
+static struct wf_message *message_after(struct wf_channel *channel, struct wf_message *message)
+{
+	struct wf_link *next = message->link.next;
+
+	return next == &channel->queue ? NULL : wf_container(next, struct wf_message, link);
+}
+
+static int send_next(struct wf_peer *peer)
+{
+	struct wf_channel *channel = &peer->channel;
+	struct wf_message *message = channel->current;
+	uint64_t offset = (channel->sent - message->first) * WF_FRAME_PAYLOAD, left = message->bytes - offset;
+	struct wf_frame frame = { .kind = WF_FRAME_MESSAGE,
+				  .type = message->type,
+				  .seq = channel->sent,
+				  .first = message->first,
+				  .total = message->bytes,
+				  .tag = message->tag,
+				  .call = message->call,
+				  .status = message->status,
+				  .payload_bytes = (uint32_t)(left < WF_FRAME_PAYLOAD ? left : WF_FRAME_PAYLOAD) };
+	int error;
+
+	wf_channel_stamp(peer, &frame);
+	error = wf_peer_send_frame(peer, &frame, message->data + offset);
+	if (error)
+		return error;
+	if (channel->sent == channel->acked)
+		channel->moved_ns = wf_group_now(peer->home);
+	channel->sent++;
+	if (channel->sent == message->first + message->frames)
+		channel->current = message_after(channel, message);
+	return 0;
+}
+
+void wf_channel_pump(struct wf_peer *peer)
+{
+	struct wf_channel *channel = &peer->channel;
+	bool up = !peer->closing && atomic_load(&peer->state) == WF_PEER_UP;
+	int frames = 0, error = 0;
+
+	while (up && channel->current && channel->sent < channel->credit && frames < FRAMES_A_PUMP &&
+	       !(error = send_next(peer)))
+		frames++;
+	if (channel->acked < channel->sent)
+		wf_peer_set_tick(peer, channel->moved_ns + RESEND_NS);
+	/* No room on the rail, or more than its share: next turn. Anything else is news when it changes. */
+	if (error == -EAGAIN || frames == FRAMES_A_PUMP)
+		want_pump(peer);
+	else
+		wf_list_remove(&peer->pumping);
+}
+
+void wf_channel_again(struct wf_peer *peer)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	channel->moved_ns = wf_group_now(peer->home);
+	channel->sent = channel->acked;
+	channel->current = wf_list_empty(&channel->queue) ? NULL :
+							    wf_container(channel->queue.next, struct wf_message, link);
+	want_pump(peer);
+}
+
+void wf_channel_acknowledge(struct wf_peer *peer)
+{
+	if (peer->closing || atomic_load(&peer->state) != WF_PEER_UP)
+		return;
+	wf_peer_send_plain(peer, WF_FRAME_PONG);
+}
+
+/* False: the peer acknowledges what was never sent. */
+static bool take_ack(struct wf_peer *peer, const struct wf_frame *frame)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	if (frame->ack > channel->next)
+		return false;
+	if (frame->credit > channel->credit) {
+		channel->credit = frame->credit;
+		if (channel->current)
+			want_pump(peer);
+	}
+	if (frame->ack <= channel->acked)
+		return true;
+	channel->acked = frame->ack;
+	channel->moved_ns = wf_group_now(peer->home);
+	while (!wf_list_empty(&channel->queue)) {
+		struct wf_message *message = wf_container(channel->queue.next, struct wf_message, link);
+
+		if (message->first + message->frames > channel->acked)
+			break;
+		if (channel->current == message)
+			channel->current = message_after(channel, message);
+		wf_list_remove(&message->link);
+		wf_message_delivered(message);
+	}
+	/* What was about to go again has arrived after all. */
+	if (channel->sent < channel->acked)
+		channel->sent = channel->acked;
+	return true;
+}
+
+/* ---- in ---- */
+
+static void inbound_release(struct wf_payload *payload)
+{
+	struct wf_inbound *inbound = wf_container(payload, struct wf_inbound, payload);
+	struct wf_peer *peer = inbound->peer;
+	struct weft_engine *engine = peer->engine;
+	weft_peer handle = peer->handle;
+	uint64_t quarter = engine->settings.window_frames / 4;
+
+	if (inbound->epoch == atomic_load(&peer->epoch) && !atomic_load(&engine->closing)) {
+		uint64_t before = atomic_fetch_add(&peer->consumed, inbound->frames);
+
+		/* Each quarter of the window read is news to the sender; what is missed here rides on the next frame. */
+		if (before / quarter != (before + inbound->frames) / quarter) {
+			wf_handle_ref(&engine->peers, handle);
+			if (!wf_group_post(peer->home, WF_NOTE_CREDIT, peer, 0))
+				wf_handle_put(&engine->peers, handle);
+		}
+	}
+	if (inbound->pooled)
+		wf_pool_give(&engine->inbounds, inbound);
+	else
+		free(inbound);
+	wf_handle_put(&engine->peers, handle);
+}
+
+void wf_inbound_free(struct wf_inbound *inbound)
+{
+	inbound_release(&inbound->payload);
+}
+
+static void inbound_take(struct wf_item_event *item, struct weft_event *event)
+{
+	struct wf_inbound *inbound = wf_container(item, struct wf_inbound, item);
+
+	event->type = inbound->event_type;
+	event->status = inbound->status;
+	event->quiescent = true;
+	event->tag = inbound->type == WF_MESSAGE_REPLY ? inbound->event_tag : inbound->tag;
+	event->peer = inbound->peer->handle;
+	event->transfer = inbound->transfer;
+	event->bytes = inbound->bytes;
+	event->data = inbound->data;
+	event->call = inbound->type == WF_MESSAGE_CALL ? inbound->call : 0;
+	event->owner = &inbound->payload;
+}
+
+static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_frame *frame)
+{
+	struct weft_engine *engine = peer->engine;
+	size_t bytes = sizeof(struct wf_inbound) + frame->total;
+	struct wf_inbound *inbound = bytes <= engine->inbounds.stride ? wf_pool_take(&engine->inbounds) : NULL;
+	bool pooled = inbound;
+
+	if (!inbound)
+		inbound = malloc(bytes);
+	if (!inbound)
+		return NULL;
+	memset(inbound, 0, sizeof(*inbound));
+	inbound->pooled = pooled;
+	inbound->payload.release = inbound_release;
+	inbound->item.take = inbound_take;
+	wf_handle_ref(&engine->peers, peer->handle);
+	inbound->peer = peer;
+	inbound->first = frame->first;
+	inbound->frames = inbound->missing = wf_frames_of(frame->total);
+	inbound->bytes = frame->total;
+	inbound->tag = frame->tag;
+	inbound->call = frame->call;
+	inbound->status = frame->status;
+	inbound->type = frame->type;
+	inbound->epoch = atomic_load(&peer->epoch);
+	return inbound;
+}
+
+/* The message a frame belongs to, in a list kept by number; made when this is its first frame to arrive. */
+static struct wf_inbound *find_inbound(struct wf_peer *peer, const struct wf_frame *frame)
+{
+	struct wf_link *head = &peer->channel.inbound, *at = head->prev;
+	struct wf_inbound *inbound;
+
+	for (; at != head; at = at->prev) {
+		inbound = wf_container(at, struct wf_inbound, link);
+		if (inbound->first == frame->first)
+			return inbound->bytes == frame->total && inbound->type == frame->type ? inbound : NULL;
+		if (inbound->first < frame->first)
+			break;
+	}
+	inbound = make_inbound(peer, frame);
+	if (inbound) {
+		inbound->link.prev = at;
+		inbound->link.next = at->next;
+		at->next->prev = &inbound->link;
+		at->next = &inbound->link;
+	}
+	return inbound;
+}
+
+static void dispatch(struct wf_peer *peer, struct wf_inbound *inbound)
+{
+	static const enum weft_event_type events[] = { [WF_MESSAGE_SEND] = WEFT_EVENT_MESSAGE,
+						       [WF_MESSAGE_CALL] = WEFT_EVENT_CALL,
+						       [WF_MESSAGE_NOTIFY] = WEFT_EVENT_NOTIFY };
+
+	switch (inbound->type) {
+	case WF_MESSAGE_SEND:
+	case WF_MESSAGE_CALL:
+	case WF_MESSAGE_NOTIFY:
+		inbound->event_type = events[inbound->type];
+		wf_queue_push(atomic_load(&peer->engine->listener), &inbound->item);
+		break;
+	case WF_MESSAGE_REPLY:
+		wf_reply_arrived(inbound);
+		break;
+	case WF_MESSAGE_BARRIER:
+		wf_barrier_arrived(inbound);
+		break;
+	case WF_MESSAGE_REVOKE:
+		wf_remote_revoked(peer->engine, peer->handle, inbound->call);
+		wf_inbound_free(inbound);
+		break;
+	}
+}
+
+static void deliver_in_order(struct wf_peer *peer)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	while (!wf_list_empty(&channel->inbound)) {
+		struct wf_inbound *inbound = wf_container(channel->inbound.next, struct wf_inbound, link);
+
+		if (inbound->first != channel->deliver || inbound->missing)
+			return;
+		wf_list_remove(&inbound->link);
+		channel->deliver += inbound->frames;
+		dispatch(peer, inbound);
+	}
+}
+
+static void owe_ack(struct wf_peer *peer, bool soon)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	if (soon) {
+		if (!channel->ack_soon)
+			channel->ack_soon_ns = wf_group_now(peer->home) + ACK_SOON_NS;
+		channel->ack_soon = true;
+		wf_peer_set_tick(peer, channel->ack_soon_ns);
+		return;
+	}
+	channel->ack_due = true;
+	if (!wf_link_linked(&peer->acking))
+		wf_list_append(&peer->home->acking, &peer->acking);
+}
+
+static void take_message(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload)
+{
+	struct wf_channel *channel = &peer->channel;
+	uint64_t bit = frame->seq % WF_WINDOW_FRAMES, mask = UINT64_C(1) << bit % 64;
+	struct wf_inbound *inbound;
+
+	if (frame->seq < channel->expected || (channel->arrived[bit / 64] & mask)) {
+		owe_ack(peer, false); /* it came twice: tell the sender that once was enough */
+		return;
+	}
+	/* Beyond what we said we would take, or a message that could never be whole. */
+	if (frame->seq >= channel->expected + WF_WINDOW_FRAMES ||
+	    wf_frames_of(frame->total) > peer->engine->settings.window_frames || frame->first < channel->deliver)
+		return;
+	inbound = find_inbound(peer, frame);
+	if (!inbound)
+		return; /* no memory: it was not acknowledged, so it comes again */
+	memcpy(inbound->data + (frame->seq - frame->first) * WF_FRAME_PAYLOAD, payload, frame->payload_bytes);
+	inbound->missing--;
+	channel->arrived[bit / 64] |= mask;
+	while (channel->arrived[channel->expected % WF_WINDOW_FRAMES / 64] &
+	       UINT64_C(1) << channel->expected % 64) {
+		channel->arrived[channel->expected % WF_WINDOW_FRAMES / 64] &= ~(UINT64_C(1) << channel->expected % 64);
+		channel->expected++;
+	}
+	owe_ack(peer, frame->type == WF_MESSAGE_CALL || frame->type == WF_MESSAGE_REPLY);
+	deliver_in_order(peer);
+}
+
+void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload)
+{
+	/* Frames of another connection, earlier or later, mean nothing in this one. */
+	if (peer->closing || frame->incarnation != atomic_load(&peer->incarnation) || !peer->their_epoch ||
+	    frame->from_epoch != peer->their_epoch || frame->to_epoch != atomic_load(&peer->epoch))
+		return;
+	wf_peer_alive(peer);
+	if (!take_ack(peer, frame)) {
+		wf_peer_down(peer, -EPROTO, "it acknowledged what was never sent");
+		return;
+	}
+	switch (frame->kind) {
+	case WF_FRAME_PING:
+		owe_ack(peer, false);
+		break;
+	case WF_FRAME_MESSAGE:
+		take_message(peer, frame, payload);
+		break;
+	case WF_FRAME_BYE:
+		wf_peer_down(peer, -EHOSTDOWN, "it said goodbye");
+		break;
+	}
+}
+
+void wf_channel_drop_inbound(struct wf_peer *peer)
+{
+	struct wf_link *lists[] = { &peer->channel.inbound, &peer->barriers };
+
+	for (int i = 0; i < 2; i++)
+		while (!wf_list_empty(lists[i])) {
+			struct wf_inbound *inbound = wf_container(lists[i]->next, struct wf_inbound, link);
+
+			wf_list_remove(&inbound->link);
+			wf_inbound_free(inbound);
+		}
+}

@@ -1,0 +1,76 @@
+/*
+ * The message channel to a peer: frames numbered in one sequence, sent over whichever rail is up, acknowledged,
+ * sent again after a failure, delivered once and in order. Messages, calls, replies, fenced notifications and barriers
+ * all travel on it. Owned by the peer's home worker.
+ */
+#ifndef WF_ENGINE_CHANNEL_H
+#define WF_ENGINE_CHANNEL_H
+
+#include "base/list.h"
+#include "engine/queue.h"
+#include "wire/frame.h"
+
+struct wf_group;
+struct wf_peer;
+
+#define WF_WINDOW_FRAMES 1024u /* unread frames a peer may have here, at most */
+
+/* A message going out. Part of the transfer it belongs to. */
+struct wf_message {
+	struct wf_link link;   /* in the channel's queue until acknowledged */
+	uint64_t first, frames; /* its place in the sequence */
+	uint64_t bytes;
+	const uint8_t *data;
+	uint64_t tag, call;
+	int status;
+	uint8_t type;
+};
+
+/* A message that came in; becomes the owner of the event that delivers it. */
+struct wf_inbound {
+	struct wf_payload payload;
+	struct wf_item_event item;
+	struct wf_link link; /* in the channel's list until complete and in order */
+	struct wf_peer *peer; /* referenced */
+	uint64_t first, frames, missing;
+	uint64_t bytes, tag, call;
+	uint64_t event_tag;   /* REPLY: the call's */
+	weft_transfer transfer;
+	uint32_t epoch;
+	int status;
+	uint8_t type;
+	bool pooled;
+	enum weft_event_type event_type;
+	uint8_t data[]; /* bytes */
+};
+
+struct wf_channel {
+	/* out */
+	struct wf_link queue;       /* struct wf_message, in order */
+	struct wf_message *current; /* holds the next frame to send */
+	uint64_t next;              /* number of the next message's first frame */
+	uint64_t sent;              /* next frame to post; back to acked after a failure */
+	uint64_t acked;             /* the peer has all below */
+	uint64_t credit;            /* the peer takes all below */
+	uint64_t moved_ns;          /* when acked last moved, or the first frame after it was sent */
+	/* in */
+	uint64_t expected;          /* all below have arrived */
+	uint64_t arrived[WF_WINDOW_FRAMES / 64]; /* bit n % window: frame n has, for n above expected */
+	uint64_t deliver;           /* first frame of the next message to deliver */
+	struct wf_link inbound;     /* struct wf_inbound, by first frame */
+	uint64_t told_credit;
+	bool ack_due, ack_soon;     /* owed: at the end of the turn; within a millisecond */
+	uint64_t ack_soon_ns;
+};
+
+void wf_channel_reset(struct wf_channel *channel); /* a new epoch; the queues must be empty */
+void wf_channel_queue(struct wf_peer *peer, struct wf_message *message);
+void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload);
+void wf_channel_pump(struct wf_peer *peer);          /* sends what credit, frames and rails allow */
+void wf_channel_again(struct wf_peer *peer);         /* a rail failed: all that is not acknowledged goes again */
+void wf_channel_acknowledge(struct wf_peer *peer);   /* a frame of its own when nothing else carried it */
+void wf_channel_drop_inbound(struct wf_peer *peer);
+/* Fills what every frame to this peer says: who, acknowledgement, credit. */
+void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame);
+void wf_inbound_free(struct wf_inbound *inbound);
+#endif

@@ -1,0 +1,73 @@
+/* The engine: everything one process opened. No globals. */
+#ifndef WF_ENGINE_ENGINE_H
+#define WF_ENGINE_ENGINE_H
+
+#include "base/handle.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "engine/group.h"
+#include "engine/queue.h"
+#include "rail/rail.h"
+
+struct wf_transfer;
+
+struct wf_settings {
+	uint32_t flags, max_transfers, frames;
+	uint64_t max_message, window_frames, piece_bytes;
+	uint64_t timeout_ns, heartbeat_ns, peer_limit_ns, rail_limit_ns;
+};
+
+struct weft_engine {
+	struct wf_settings settings;
+	struct wf_log log;
+	uint64_t incarnation;
+	_Atomic int closing;
+	char provider[32];
+
+	struct wf_nics nics;
+	uint32_t rails, groups;
+	struct wf_group *group;
+	struct wf_seat **seat; /* by rail index */
+
+	struct wf_handles peers, regions, remotes;
+	pthread_mutex_t directory_lock;
+	void *directory; /* peers by incarnation: tsearch */
+
+	struct wf_pool transfers;
+	struct wf_pool inbounds; /* small messages that came in */
+	_Atomic uint64_t copies_kept; /* bytes kept with transfers for the next user */
+
+	pthread_mutex_t lock; /* queues, address */
+	struct wf_link queues;
+	_Atomic(weft_queue *) listener;
+	bool listener_given; /* the first weft_queue_open() took it */
+	struct wf_wire_address *address; /* ours; under lock */
+
+	struct wf_counters *counters; /* immediates: group 0's */
+	_Atomic uint64_t peer_bytes;
+	_Atomic uint32_t epochs; /* the next connection's number: always growing, so that the newer of two is known */
+};
+
+int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_engine);
+int wf_engine_close(struct weft_engine *engine);
+int wf_engine_progress(struct weft_engine *engine);
+bool wf_engine_is_manual(const struct weft_engine *engine);
+/* Our address blob as it is now. */
+int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes);
+/* A rail was opened or reopened: its new address. On its worker. */
+int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat);
+void wf_engine_notice(struct weft_engine *engine, enum weft_event_type type, int status, weft_peer peer,
+		      const struct weft_error *error);
+
+/* Runs fn on every group's worker, one after the other in each, and waits: 0, the first failure, or -ETIMEDOUT. */
+int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context), void *context);
+void wf_control_run(struct wf_group *group, void *control); /* the worker's side */
+
+/* notify.c */
+struct wf_counters;
+int wf_counters_open(struct weft_engine *engine);
+void wf_counters_close(struct weft_engine *engine);
+void wf_counted(struct weft_engine *engine, uint32_t immediate, uint64_t count); /* on group 0 */
+void wf_expect_begin(struct wf_transfer *transfer);  /* on group 0 */
+void wf_expect_forget(struct wf_transfer *transfer); /* on group 0 */
+#endif

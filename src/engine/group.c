@@ -1,0 +1,534 @@
+/*
+ * A group's turn: read every rail's completions, send frames, give every rail the pieces it has room for, then see to
+ * rails that failed. Also the group's notes and its housekeeping. Runs on the group's worker.
+ */
+#include "engine/group.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "engine/peer.h"
+#include "engine/transfer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COMPLETIONS       64
+#define PIECES_MAX        16384u
+#define FRAMES_OUT        64u /* and 16 more for each rail */
+#define HOUSEKEEPING_NS   (100 * WF_MS)
+#define STOPPING_CHECK_NS (5 * WF_MS)
+
+uint64_t wf_group_now(const struct wf_group *group)
+{
+	return group->worker.now_ns;
+}
+
+struct wf_tx_frame *wf_group_take_tx(struct wf_group *group)
+{
+	struct wf_tx_frame *frame = group->tx_free;
+
+	if (frame)
+		group->tx_free = frame->next;
+	return frame;
+}
+
+void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *frame)
+{
+	frame->seat = NULL;
+	frame->next = group->tx_free;
+	group->tx_free = frame;
+}
+
+struct wf_piece *wf_group_take_piece(struct wf_group *group)
+{
+	struct wf_piece *piece = group->piece_free;
+
+	if (piece)
+		group->piece_free = piece->next;
+	return piece;
+}
+
+void wf_group_give_piece(struct wf_group *group, struct wf_piece *piece)
+{
+	piece->seat = NULL;
+	piece->next = group->piece_free;
+	group->piece_free = piece;
+}
+
+/* ---- notes ---- */
+
+static struct wf_item make_note(enum wf_note what, void *object, uint64_t value)
+{
+	return (struct wf_item){ { what, (uintptr_t)object, value } };
+}
+
+bool wf_group_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value)
+{
+	struct wf_item note = make_note(what, object, value);
+
+	return wf_worker_post(&to->worker, &note);
+}
+
+static void defer(struct wf_group *from, struct wf_group *to, const struct wf_item *note)
+{
+	if (from->deferred_count == from->deferred_room) {
+		uint32_t room = from->deferred_room ? from->deferred_room * 2 : 64;
+		struct wf_deferred *more = realloc(from->deferred, room * sizeof(*more));
+
+		/* The inbox holds a note for everything that can be in flight; with neither room there nor memory here
+		 * the only honest thing left is to stop. */
+		if (!more)
+			abort();
+		from->deferred = more;
+		from->deferred_room = room;
+	}
+	from->deferred[from->deferred_count++] = (struct wf_deferred){ to, *note };
+}
+
+void wf_group_tell(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value)
+{
+	struct wf_item note = make_note(what, object, value);
+
+	if (from == to)
+		wf_group_handle(to, &note);
+	else if (from->deferred_count || !wf_worker_post(&to->worker, &note))
+		defer(from, to, &note);
+}
+
+static void send_deferred(struct wf_group *group)
+{
+	uint32_t sent = 0;
+
+	while (sent < group->deferred_count &&
+	       wf_worker_post(&group->deferred[sent].to->worker, &group->deferred[sent].note))
+		sent++;
+	memmove(group->deferred, group->deferred + sent, (group->deferred_count - sent) * sizeof(*group->deferred));
+	group->deferred_count -= sent;
+}
+
+static void frame_from_elsewhere(struct wf_group *group, struct wf_rx_frame *rx)
+{
+	struct wf_frame frame;
+	struct wf_peer *peer;
+
+	if (!wf_frame_unpack(rx->buffer, rx->bytes, &frame) &&
+	    (peer = wf_handle_get(&group->engine->peers, frame.to_peer))) {
+		wf_channel_arrived(peer, &frame, rx->buffer + WF_FRAME_HEADER);
+		wf_handle_put(&group->engine->peers, peer->handle);
+	}
+	wf_group_tell(group, rx->seat->group, WF_NOTE_RX_BACK, rx, 0);
+}
+
+void wf_group_handle(struct wf_group *group, const struct wf_item *note)
+{
+	void *object = (void *)(uintptr_t)note->word[1];
+	uint64_t value = note->word[2];
+
+	switch ((enum wf_note)note->word[0]) {
+	case WF_NOTE_CONTROL:
+		wf_control_run(group, object);
+		break;
+	case WF_NOTE_BEGIN:
+		wf_transfer_begin(object);
+		break;
+	case WF_NOTE_STOP:
+		/* It may have ended meanwhile: value says which life of the slot was meant. */
+		if (atomic_load(&((struct wf_transfer *)object)->state) >> 32 == value >> 32)
+			wf_transfer_stopped(object);
+		break;
+	case WF_NOTE_PART:
+		wf_part_start(group, object);
+		break;
+	case WF_NOTE_PART_STOP:
+		wf_part_stop(group, object);
+		break;
+	case WF_NOTE_PARTS_DONE:
+		wf_transfer_parts_done(object);
+		break;
+	case WF_NOTE_LANE_OPEN:
+		wf_lane_open(object);
+		break;
+	case WF_NOTE_LANE_CLOSE:
+		wf_lane_close(object);
+		break;
+	case WF_NOTE_LANE_CLOSED:
+		wf_peer_lane_closed(object);
+		break;
+	case WF_NOTE_LANE_BOOK:
+		wf_lane_set_book(object, (struct wf_book *)(uintptr_t)value);
+		wf_handle_put(&group->engine->peers, ((struct wf_lane *)object)->peer->handle);
+		break;
+	case WF_NOTE_LANE_QUIET:
+		wf_lane_quiet(object);
+		break;
+	case WF_NOTE_HEARD:
+		wf_peer_heard(object, (struct wf_heard *)(uintptr_t)value);
+		free((void *)(uintptr_t)value);
+		break;
+	case WF_NOTE_PATHS:
+		wf_peer_paths_changed(object);
+		break;
+	case WF_NOTE_FRAME:
+		frame_from_elsewhere(group, object);
+		break;
+	case WF_NOTE_RX_BACK:
+		wf_seat_receive_again(((struct wf_rx_frame *)object)->seat, object);
+		break;
+	case WF_NOTE_SEND:
+		wf_lane_send_copy(object, (void *)(uintptr_t)value);
+		break;
+	case WF_NOTE_PEER:
+		wf_peer_changed(object, (enum wf_peer_change)value);
+		break;
+	case WF_NOTE_CREDIT:
+		wf_channel_acknowledge(object);
+		/* The reference that kept the peer while the note was under way. */
+		wf_handle_put(&group->engine->peers, ((struct wf_peer *)object)->handle);
+		break;
+	case WF_NOTE_COUNTED:
+		wf_counted(group->engine, (uint32_t)note->word[1], value);
+		break;
+	}
+}
+
+static void on_note(void *context, const struct wf_item *note)
+{
+	wf_group_handle(context, note);
+}
+
+/* ---- completions ---- */
+
+/* True when the frame was dealt with here and its buffer is free again. */
+static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct wf_rx_frame *rx)
+{
+	struct wf_frame frame;
+	struct wf_peer *peer;
+	bool here = true;
+
+	if (wf_frame_unpack(rx->buffer, rx->bytes, &frame)) {
+		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
+		return true;
+	}
+	if (frame.kind == WF_FRAME_HELLO) {
+		wf_hello_arrived(group, seat, &frame, rx->buffer + WF_FRAME_HEADER);
+		return true;
+	}
+	if (frame.kind == WF_FRAME_WELCOME) {
+		wf_welcome_arrived(group, seat, &frame);
+		return true;
+	}
+	peer = wf_handle_get(&group->engine->peers, frame.to_peer);
+	if (!peer)
+		return true; /* removed meanwhile */
+	if (peer->home == group) {
+		wf_channel_arrived(peer, &frame, rx->buffer + WF_FRAME_HEADER);
+	} else {
+		here = false;
+		wf_group_tell(group, peer->home, WF_NOTE_FRAME, rx, 0);
+	}
+	wf_handle_put(&group->engine->peers, peer->handle);
+	return here;
+}
+
+static void frame_sent(struct wf_group *group, struct wf_tx_frame *frame, int status)
+{
+	struct wf_lane *lane = frame->lane;
+	struct wf_path *path = &lane->path[frame->seat->place];
+
+	frame->seat->ops--;
+	group->on_nic--;
+	lane->in_flight--;
+	if (status) {
+		atomic_fetch_add_explicit(&frame->seat->count.errors, 1, memory_order_relaxed);
+		wf_lane_path_failed(lane, path, wf_rail_last_error(frame->seat->rail)->text);
+	}
+	wf_group_give_tx(group, frame);
+	wf_lane_maybe_closed(lane);
+}
+
+static void immediate_arrived(struct wf_group *group, uint32_t immediate)
+{
+	struct wf_group *counter = &group->engine->group[0];
+
+	wf_group_tell(group, counter, WF_NOTE_COUNTED, (void *)(uintptr_t)immediate, 1);
+}
+
+static int read_completions(struct wf_group *group, struct wf_seat *seat)
+{
+	struct wf_completion done[COMPLETIONS];
+	int got = wf_rail_poll(seat->rail, done, COMPLETIONS);
+
+	if (got < 0) {
+		wf_seat_doom(seat, "reading completions failed");
+		return 1;
+	}
+	for (int i = 0; i < got; i++) {
+		struct wf_wr *wr = done[i].wr;
+
+		if (!wr) {
+			if (done[i].is_immediate)
+				immediate_arrived(group, done[i].immediate);
+			else if (done[i].status)
+				atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
+		} else if (wr->kind == WF_WR_RECEIVE) {
+			struct wf_rx_frame *rx = (struct wf_rx_frame *)wr;
+
+			rx->posted = false;
+			rx->bytes = (uint32_t)done[i].bytes;
+			if (done[i].status || frame_arrived(group, seat, rx))
+				wf_seat_receive_again(seat, rx);
+		} else if (wr->kind == WF_WR_SEND) {
+			frame_sent(group, (struct wf_tx_frame *)wr, done[i].status);
+		} else {
+			wf_piece_completed(group, (struct wf_piece *)wr, done[i].status);
+		}
+	}
+	if (got)
+		seat->last_ok_ns = wf_group_now(group);
+	return got;
+}
+
+/* ---- the turn ---- */
+
+static void pump_channels(struct wf_group *group)
+{
+	struct wf_link *link = group->pumping.next;
+
+	/* A peer takes itself out of the list when it has nothing more to send. */
+	while (link != &group->pumping) {
+		struct wf_peer *peer = wf_container(link, struct wf_peer, pumping);
+
+		link = link->next;
+		wf_channel_pump(peer);
+	}
+	while (!wf_list_empty(&group->acking)) {
+		struct wf_peer *peer = wf_container(group->acking.next, struct wf_peer, acking);
+
+		wf_list_remove(&peer->acking);
+		wf_channel_acknowledge(peer);
+	}
+}
+
+static int on_turn(void *context, uint64_t now_ns)
+{
+	struct wf_group *group = context;
+	uint32_t first = group->turn++;
+	int happened = 0;
+
+	for (uint32_t i = 0; i < group->seats; i++)
+		if (group->seat[i].up)
+			happened += read_completions(group, &group->seat[i]);
+	pump_channels(group);
+	if (!wf_list_empty(&group->runnable))
+		for (uint32_t i = 0; i < group->seats; i++)
+			happened += wf_stripe_seat(group, &group->seat[(first + i) % group->seats]);
+	for (uint32_t i = 0; i < group->seats; i++)
+		if (group->seat[i].doomed)
+			wf_seat_reset(&group->seat[i]);
+	if (group->deferred_count)
+		send_deferred(group);
+	return happened;
+}
+
+static bool on_in_flight(void *context)
+{
+	struct wf_group *group = context;
+
+	return group->on_nic || !wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) ||
+	       group->deferred_count;
+}
+
+static int on_sleep_fds(void *context, int *fds)
+{
+	struct wf_group *group = context;
+	int count = 0;
+
+	/* Pieces or frames that a rail refused are tried again, not waited for. */
+	if (!wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) || group->deferred_count)
+		return -EAGAIN;
+	for (uint32_t i = 0; i < group->seats; i++) {
+		struct wf_seat *seat = &group->seat[i];
+
+		if (!seat->up)
+			continue;
+		if (!seat->limits.waits || wf_rail_try_wait(seat->rail) || count == WF_WORKER_MAX_FDS - 1)
+			return -EAGAIN;
+		fds[count++] = wf_rail_wait_fd(seat->rail);
+	}
+	return count;
+}
+
+/* ---- housekeeping: what no completion tells ---- */
+
+/* A piece is long overdue. When its peer is heard from elsewhere the rail or its path is to blame and the only way to
+ * take the piece back is to close the endpoint; when the peer is silent everywhere, its heartbeat decides. */
+static void overdue(struct wf_group *group, struct wf_seat *seat, struct wf_lane *lane, uint64_t now_ns)
+{
+	uint64_t limit = group->engine->settings.rail_limit_ns;
+	uint64_t heard = atomic_load_explicit(&lane->last_ok_ns, memory_order_relaxed);
+
+	if (lane->peer->home == group && lane->peer->heard_ns > heard)
+		heard = lane->peer->heard_ns;
+	if (atomic_load(&lane->peer->state) != WF_PEER_UP || now_ns - heard < limit)
+		wf_seat_doom(seat, "an operation never completed");
+}
+
+static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
+{
+	uint64_t limit = group->engine->settings.rail_limit_ns;
+
+	if (!group->on_nic)
+		return;
+	for (uint32_t i = 0; i < group->piece_count; i++) {
+		struct wf_piece *piece = &group->piece[i];
+
+		if (piece->seat && now_ns - piece->posted_ns > limit && piece->part->lane->peer)
+			overdue(group, piece->seat, piece->part->lane, now_ns);
+	}
+	for (uint32_t i = 0; i < group->tx_count; i++) {
+		struct wf_tx_frame *frame = &group->tx[i];
+
+		if (frame->seat && now_ns - frame->posted_ns > limit)
+			overdue(group, frame->seat, frame->lane, now_ns);
+	}
+}
+
+static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
+{
+	struct wf_group *group = wf_container(timer, struct wf_group, housekeeping);
+	uint64_t next = wf_list_empty(&group->stopping) ? HOUSEKEEPING_NS : STOPPING_CHECK_NS;
+
+	for (uint32_t i = 0; i < group->seats; i++) {
+		struct wf_seat *seat = &group->seat[i];
+
+		if (!seat->up)
+			continue;
+		if (wf_rail_poll_events(seat->rail))
+			wf_seat_doom(seat, "the provider reported a failure of the endpoint");
+		wf_seat_post_receives(seat);
+	}
+	look_for_overdue(group, now_ns);
+	wf_part_check_stopping(group, now_ns);
+	wf_timer_set(&group->worker.timers, timer, now_ns + next);
+}
+
+/* ---- starting and stopping, on the worker ---- */
+
+static int make_pools(struct wf_group *group)
+{
+	uint64_t pieces = 0;
+
+	for (uint32_t i = 0; i < group->seats; i++)
+		pieces += group->seat[i].limits.queue_ops;
+	group->piece_count = (uint32_t)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
+	group->piece = calloc(group->piece_count, sizeof(*group->piece));
+	group->tx_count = FRAMES_OUT + 16 * group->seats;
+	group->tx = calloc(group->tx_count, sizeof(*group->tx));
+	if (!group->piece || !group->tx)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < group->piece_count; i++)
+		wf_group_give_piece(group, &group->piece[i]);
+	for (uint32_t i = 0; i < group->tx_count; i++) {
+		group->tx[i].buffer = group->tx_buffers + (size_t)i * WF_FRAME_BYTES;
+		wf_group_give_tx(group, &group->tx[i]);
+	}
+	return 0;
+}
+
+static int make_buffers(struct wf_group *group)
+{
+	uint32_t frames = group->engine->settings.frames;
+
+	group->tx_bytes = (size_t)(FRAMES_OUT + 16 * group->seats) * WF_FRAME_BYTES;
+	group->rx_bytes = (size_t)group->seats * frames * WF_FRAME_BYTES;
+	group->tx_buffers = aligned_alloc(4096, group->tx_bytes);
+	group->rx_buffers = aligned_alloc(4096, group->rx_bytes);
+	return group->tx_buffers && group->rx_buffers ? 0 : -ENOMEM;
+}
+
+static int on_start(void *context)
+{
+	struct wf_group *group = context;
+	int error = make_buffers(group);
+
+	for (uint32_t i = 0; !error && i < group->seats; i++)
+		error = wf_seat_open(&group->seat[i]);
+	if (!error)
+		error = make_pools(group);
+	if (error) {
+		for (uint32_t i = 0; i < group->seats; i++)
+			wf_seat_close(&group->seat[i]);
+		return error;
+	}
+	wf_timer_init(&group->housekeeping, housekeeping);
+	wf_timer_set(&group->worker.timers, &group->housekeeping, wf_now_ns() + HOUSEKEEPING_NS);
+	return 0;
+}
+
+static void say_bye(struct wf_group *group)
+{
+	for (struct wf_link *link = group->lanes.next; link != &group->lanes; link = link->next) {
+		struct wf_peer *peer = wf_container(link, struct wf_lane, link)->peer;
+
+		if (peer->home == group && atomic_load(&peer->state) == WF_PEER_UP)
+			wf_peer_send_plain(peer, WF_FRAME_BYE);
+	}
+	/* A short while for the byes to leave; the peers' heartbeats find out otherwise. */
+	for (uint64_t limit = wf_now_ns() + 20 * WF_MS; group->on_nic && wf_now_ns() < limit;)
+		for (uint32_t i = 0; i < group->seats; i++)
+			if (group->seat[i].up)
+				read_completions(group, &group->seat[i]);
+}
+
+static void on_stop(void *context)
+{
+	struct wf_group *group = context;
+
+	say_bye(group);
+	wf_region_leave(group); /* before the domains close */
+	for (uint32_t i = 0; i < group->seats; i++)
+		wf_seat_close(&group->seat[i]);
+}
+
+const struct wf_worker_ops wf_group_ops = {
+	.start = on_start,
+	.note = on_note,
+	.turn = on_turn,
+	.in_flight = on_in_flight,
+	.sleep_fds = on_sleep_fds,
+	.stop = on_stop,
+};
+
+int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t index, uint32_t seats)
+{
+	group->engine = engine;
+	group->index = index;
+	group->seats = seats;
+	group->seat = calloc(seats, sizeof(*group->seat));
+	if (!group->seat)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < seats; i++) {
+		group->seat[i].group = group;
+		group->seat[i].place = i;
+	}
+	wf_list_init(&group->lanes);
+	wf_list_init(&group->runnable);
+	wf_list_init(&group->pumping);
+	wf_list_init(&group->acking);
+	wf_list_init(&group->stopping);
+	return 0;
+}
+
+void wf_group_free(struct wf_group *group)
+{
+	for (uint32_t i = 0; group->seat && i < group->seats; i++) {
+		free(group->seat[i].rx);
+		free(group->seat[i].rx_idle);
+	}
+	free(group->seat);
+	free(group->piece);
+	free(group->tx);
+	free(group->tx_buffers);
+	free(group->rx_buffers);
+	free(group->deferred);
+}

@@ -1,0 +1,161 @@
+/*
+ * A group: the rails near one GPU or NUMA node and the worker that owns them. Each rail sits in a seat. Everything in
+ * here is touched by that worker alone, but the few fields marked otherwise.
+ */
+#ifndef WF_ENGINE_GROUP_H
+#define WF_ENGINE_GROUP_H
+
+#include "rail/rail.h"
+#include "wire/frame.h"
+#include "worker/worker.h"
+
+struct weft_engine;
+struct wf_lane;
+struct wf_part;
+struct wf_path;
+struct wf_transfer;
+
+/*
+ * One write or read on its way: the work request, and what it covers so that another rail can do it again. Memory that
+ * the NIC cannot reach will be staged here: a piece then waits for its copy before it is posted and again after it has
+ * landed, and the worker goes on with others meanwhile.
+ */
+struct wf_piece {
+	struct wf_wr wr;
+	struct wf_piece *next; /* free list, or its part's list of pieces to post again */
+	struct wf_part *part;
+	struct wf_seat *seat; /* NULL: not posted */
+	struct wf_path *path;
+	uint64_t unit, units; /* what it covers of the transfer */
+	uint64_t bytes;
+	uint64_t posted_ns;
+	uint32_t attempts;
+};
+
+/* An outgoing frame: its buffer is registered with the group's rails where they ask for that. */
+struct wf_tx_frame {
+	struct wf_wr wr;
+	struct wf_tx_frame *next;
+	struct wf_seat *seat; /* NULL: free */
+	struct wf_lane *lane;
+	uint64_t posted_ns;
+	uint8_t *buffer;
+};
+
+struct wf_rx_frame {
+	struct wf_wr wr;
+	struct wf_seat *seat;
+	uint32_t bytes;
+	bool posted;
+	uint8_t *buffer;
+};
+
+/* Written by the worker, read by whoever asks: relaxed atomics. */
+struct wf_seat_counters {
+	_Atomic uint64_t writes, reads, sends, bytes, errors, retries, reopened;
+};
+
+struct wf_seat {
+	struct wf_group *group;
+	struct wf_rail *rail; /* NULL until the worker has opened it */
+	struct wf_nic *nic;
+	uint32_t index; /* of the rail in the engine and in our address */
+	uint32_t place; /* in the group */
+	uint32_t generation; /* of the endpoint: paths opened on an older one are void */
+	_Atomic int up;
+	uint32_t ops; /* posted: pieces and frames */
+	uint64_t last_ok_ns;
+	uint64_t opened_ns;
+	uint32_t reopen_tries;
+	bool doomed; /* to be reset at the end of this turn */
+	struct wf_timer reopen;
+	struct wf_rail_memory tx_memory, rx_memory;
+	struct wf_rx_frame *rx;
+	struct wf_rx_frame **rx_idle; /* receives the provider had no room for */
+	uint32_t rx_idle_count;
+	struct wf_rail_limits limits;
+	struct wf_seat_counters count;
+};
+
+struct wf_group {
+	struct weft_engine *engine;
+	uint32_t index;
+	struct wf_worker worker;
+	uint32_t seats;
+	struct wf_seat *seat;
+	uint32_t turn; /* which seat goes first */
+
+	uint32_t piece_count;
+	struct wf_piece *piece, *piece_free;
+	uint32_t tx_count;
+	struct wf_tx_frame *tx, *tx_free;
+	uint8_t *tx_buffers, *rx_buffers;
+	size_t tx_bytes, rx_bytes;
+	uint32_t on_nic; /* pieces and frames posted */
+
+	struct wf_link lanes;    /* all */
+	struct wf_link runnable; /* those with pieces to give, in turn */
+	struct wf_link pumping;  /* peers homed here with frames to send */
+	struct wf_link acking;   /* peers homed here that are owed an acknowledgement at the end of this turn */
+	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
+	struct wf_timer housekeeping;
+
+	/* notes for other workers whose inbox was full: sent again next turn */
+	struct wf_deferred {
+		struct wf_group *to;
+		struct wf_item note;
+	} *deferred;
+	uint32_t deferred_count, deferred_room;
+};
+
+/* Notes: word 0 says what, word 1 is the object, word 2 a value. */
+enum wf_note {
+	WF_NOTE_CONTROL,    /* a control request of the API: run it, tell the caller */
+	WF_NOTE_BEGIN,      /* transfer → its home */
+	WF_NOTE_STOP,       /* transfer → its home: cancelled */
+	WF_NOTE_PART,       /* transfer → a group: take your part */
+	WF_NOTE_PART_STOP,  /* transfer → a group */
+	WF_NOTE_PARTS_DONE, /* transfer → its home */
+	WF_NOTE_LANE_OPEN,  /* lane → its group */
+	WF_NOTE_LANE_CLOSE, /* lane → its group */
+	WF_NOTE_LANE_CLOSED,/* peer → its home */
+	WF_NOTE_LANE_BOOK,  /* lane → its group; value: the book */
+	WF_NOTE_LANE_QUIET, /* lane → its group: the peer is down */
+	WF_NOTE_HEARD,      /* peer → its home; value: struct wf_heard, to be freed */
+	WF_NOTE_PATHS,      /* peer → its home: a path came or went */
+	WF_NOTE_FRAME,      /* frame received → the sender's home; returned with RX_BACK */
+	WF_NOTE_RX_BACK,
+	WF_NOTE_SEND,       /* lane → its group; value: a frame, to be freed */
+	WF_NOTE_PEER,       /* peer → its home; value: enum wf_peer_change */
+	WF_NOTE_CREDIT,     /* peer → its home: messages were read */
+	WF_NOTE_COUNTED,    /* → group 0: immediate in word 1, how many in word 2 */
+};
+
+extern const struct wf_worker_ops wf_group_ops;
+
+int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t index, uint32_t seats);
+void wf_group_free(struct wf_group *group);
+
+/* To another group's worker, or to oneself at once when already there. Only on a worker thread. */
+void wf_group_tell(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value);
+/* From an application's thread. False: the inbox is full. */
+bool wf_group_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value);
+void wf_group_handle(struct wf_group *group, const struct wf_item *note);
+
+/* Seats (seat.c). */
+int wf_seat_open(struct wf_seat *seat);
+void wf_seat_close(struct wf_seat *seat);
+void wf_seat_doom(struct wf_seat *seat, const char *why); /* reset it at the end of the turn */
+void wf_seat_reset(struct wf_seat *seat);
+void wf_seat_post_receives(struct wf_seat *seat);
+int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame);
+uint64_t wf_group_now(const struct wf_group *group);
+
+/* Frames out (frame path of seat.c). */
+struct wf_tx_frame *wf_group_take_tx(struct wf_group *group); /* NULL: all out */
+void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *frame);
+int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame, size_t bytes);
+
+struct wf_piece *wf_group_take_piece(struct wf_group *group);
+void wf_group_give_piece(struct wf_group *group, struct wf_piece *piece);
+#endif

@@ -1,0 +1,504 @@
+/*
+ * Peers: adding, removing, replacing (application threads), and on the home worker what happens to them: a connection
+ * comes up, goes silent, goes down, comes back under a new epoch.
+ */
+#include "engine/peer.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "engine/transfer.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RESEND_NS (200 * WF_MS) /* nothing acknowledged for so long: send it again */
+
+static void on_tick(struct wf_timer *timer, uint64_t now_ns);
+
+/* ---- the directory: peers by incarnation ---- */
+
+static int by_incarnation(const void *a, const void *b)
+{
+	uint64_t x = atomic_load(&((struct wf_peer *)(uintptr_t)a)->incarnation);
+	uint64_t y = atomic_load(&((struct wf_peer *)(uintptr_t)b)->incarnation);
+
+	return x < y ? -1 : x > y;
+}
+
+static struct wf_peer *directory_find(struct weft_engine *engine, uint64_t incarnation)
+{
+	struct wf_peer key = { .incarnation = incarnation };
+	struct wf_peer **found = tfind(&key, &engine->directory, by_incarnation);
+
+	return found ? *found : NULL;
+}
+
+static void directory_forget(struct weft_engine *engine, struct wf_peer *peer)
+{
+	pthread_mutex_lock(&engine->directory_lock);
+	if (directory_find(engine, atomic_load(&peer->incarnation)) == peer)
+		tdelete(peer, &engine->directory, by_incarnation);
+	pthread_mutex_unlock(&engine->directory_lock);
+}
+
+/* ---- application side ---- */
+
+/* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait. */
+static void post(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value)
+{
+	if (from) {
+		wf_group_tell(from, to, what, object, value);
+		return;
+	}
+	while (!wf_group_post(to, what, object, value))
+		if (!wf_engine_is_manual(to->engine) || wf_engine_progress(to->engine) < 0)
+			sched_yield();
+}
+
+static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wire_address *address)
+{
+	struct wf_peer *peer = calloc(1, sizeof(*peer) + engine->groups * sizeof(peer->lane[0]));
+
+	if (!peer)
+		return NULL;
+	peer->engine = engine;
+	peer->home = &engine->group[address->incarnation % engine->groups];
+	atomic_store(&peer->incarnation, address->incarnation);
+	atomic_store(&peer->epoch, atomic_fetch_add(&engine->epochs, 1) + 1);
+	pthread_mutex_init(&peer->book_lock, NULL);
+	wf_list_init(&peer->operations);
+	wf_list_init(&peer->pumping);
+	wf_list_init(&peer->acking);
+	wf_list_init(&peer->barriers);
+	wf_list_init(&peer->channel.queue);
+	wf_list_init(&peer->channel.inbound);
+	wf_timer_init(&peer->tick, on_tick);
+	peer->book = wf_book_make(engine, address);
+	for (uint32_t g = 0; peer->book && g < engine->groups; g++)
+		if (wf_lane_init(peer, &engine->group[g], &peer->lane[g])) {
+			wf_peer_release(peer);
+			return NULL;
+		}
+	if (!peer->book) {
+		wf_peer_release(peer);
+		return NULL;
+	}
+	return peer;
+}
+
+void wf_peer_release(void *object)
+{
+	struct wf_peer *peer = object;
+
+	for (uint32_t g = 0; g < peer->engine->groups; g++)
+		wf_lane_free(peer->lane[g]);
+	wf_book_put(peer->book);
+	pthread_mutex_destroy(&peer->book_lock);
+	free(peer);
+}
+
+int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from,
+		weft_peer *ret_peer)
+{
+	struct wf_peer *peer;
+	int error = 0;
+
+	pthread_mutex_lock(&engine->directory_lock);
+	peer = directory_find(engine, address->incarnation);
+	if (peer) {
+		peer->added |= !from;
+		*ret_peer = peer->handle;
+		pthread_mutex_unlock(&engine->directory_lock);
+		return 0;
+	}
+	if (from && (engine->settings.flags & WEFT_REFUSE_UNKNOWN))
+		error = -EPERM;
+	else if (!(peer = make_peer(engine, address)))
+		error = -ENOMEM;
+	if (!error) {
+		peer->added = !from;
+		error = wf_handle_add(&engine->peers, peer, &peer->handle);
+	}
+	if (!error && !tsearch(peer, &engine->directory, by_incarnation)) {
+		wf_handle_retire(&engine->peers, peer->handle);
+		wf_handle_put(&engine->peers, peer->handle);
+		peer = NULL;
+		error = -ENOMEM;
+	}
+	pthread_mutex_unlock(&engine->directory_lock);
+	if (error) {
+		if (peer && !peer->handle)
+			wf_peer_release(peer);
+		return error;
+	}
+	*ret_peer = peer->handle;
+	post(from, peer->home, WF_NOTE_PEER, peer, WF_PEER_OPEN);
+	for (uint32_t g = 0; g < engine->groups; g++)
+		post(from, &engine->group[g], WF_NOTE_LANE_OPEN, peer->lane[g], 0);
+	return 0;
+}
+
+int wf_peer_remove(struct weft_engine *engine, weft_peer handle)
+{
+	struct wf_peer *peer = wf_handle_retire(&engine->peers, handle);
+
+	if (!peer)
+		return -ENOENT;
+	directory_forget(engine, peer);
+	post(NULL, peer->home, WF_NOTE_PEER, peer, WF_PEER_REMOVE);
+	return 0;
+}
+
+int wf_peer_replace(struct weft_engine *engine, weft_peer handle, const struct wf_wire_address *address)
+{
+	struct wf_peer *peer = wf_handle_get(&engine->peers, handle), *other;
+	struct wf_book *book, *old;
+	int error = 0;
+
+	if (!peer)
+		return -ENOENT;
+	book = wf_book_make(engine, address);
+	if (!book) {
+		wf_handle_put(&engine->peers, handle);
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&engine->directory_lock);
+	other = directory_find(engine, address->incarnation);
+	if (other && other != peer) {
+		error = -EALREADY; /* it said hello before we replaced: it is a peer of its own */
+	} else {
+		tdelete(peer, &engine->directory, by_incarnation);
+		/* From here on everything exported by the old incarnation is stale. */
+		atomic_store(&peer->incarnation, address->incarnation);
+		if (!tsearch(peer, &engine->directory, by_incarnation))
+			error = -ENOMEM;
+	}
+	pthread_mutex_unlock(&engine->directory_lock);
+	if (error) {
+		wf_book_put(book);
+		wf_handle_put(&engine->peers, handle);
+		return error;
+	}
+	atomic_fetch_add(&book->references, engine->groups);
+	pthread_mutex_lock(&peer->book_lock);
+	old = peer->book;
+	peer->book = book;
+	peer->added = true;
+	pthread_mutex_unlock(&peer->book_lock);
+	wf_book_put(old);
+	post(NULL, peer->home, WF_NOTE_PEER, peer, WF_PEER_REPLACE);
+	for (uint32_t g = 0; g < engine->groups; g++) {
+		wf_handle_ref(&engine->peers, handle);
+		post(NULL, &engine->group[g], WF_NOTE_LANE_BOOK, peer->lane[g], (uintptr_t)book);
+	}
+	wf_handle_put(&engine->peers, handle);
+	return 0;
+}
+
+/* ---- frames out of turn ---- */
+
+static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+{
+	struct wf_group *home = peer->home;
+	struct wf_lane *lane = peer->lane[home->index];
+	struct wf_path *path;
+	int error = -ENETDOWN;
+
+	for (uint32_t i = 0; i < home->seats && (path = wf_lane_any_path(lane, peer->talk_seat)); i++) {
+		struct wf_seat *seat = &home->seat[path - lane->path];
+		struct wf_tx_frame *tx = wf_group_take_tx(home);
+
+		if (!tx)
+			return -EAGAIN;
+		peer->talk_seat = seat->place;
+		wf_frame_pack(frame, tx->buffer);
+		if (frame->payload_bytes)
+			memcpy(tx->buffer + WF_FRAME_HEADER, payload, frame->payload_bytes);
+		error = wf_seat_send(seat, lane, path, tx, WF_FRAME_HEADER + frame->payload_bytes);
+		if (!error)
+			return 0;
+		wf_group_give_tx(home, tx);
+		if (error == -EAGAIN)
+			return error;
+		wf_lane_path_failed(lane, path, wf_rail_last_error(seat->rail)->text);
+	}
+	return error;
+}
+
+/* No rail of the home reaches the peer, but another group's does: it gets a copy. */
+static int send_elsewhere(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+{
+	struct weft_engine *engine = peer->engine;
+
+	for (uint32_t g = 0; g < engine->groups; g++) {
+		uint8_t *copy;
+
+		if (&engine->group[g] == peer->home || !atomic_load(&peer->lane[g]->paths_up))
+			continue;
+		copy = malloc(WF_FRAME_BYTES);
+		if (!copy)
+			return -EAGAIN;
+		wf_frame_pack(frame, copy);
+		if (frame->payload_bytes)
+			memcpy(copy + WF_FRAME_HEADER, payload, frame->payload_bytes);
+		wf_group_tell(peer->home, &engine->group[g], WF_NOTE_SEND, peer->lane[g], (uintptr_t)copy);
+		return 0;
+	}
+	return -ENETDOWN;
+}
+
+int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+{
+	int error = send_here(peer, frame, payload);
+
+	return error == -ENETDOWN ? send_elsewhere(peer, frame, payload) : error;
+}
+
+void wf_peer_send_plain(struct wf_peer *peer, uint8_t kind)
+{
+	struct wf_frame frame = { .kind = kind };
+
+	wf_channel_stamp(peer, &frame);
+	wf_peer_send_frame(peer, &frame, NULL); /* lost when there is no room: the next one makes up for it */
+}
+
+/* ---- the home's side ---- */
+
+void wf_peer_set_tick(struct wf_peer *peer, uint64_t deadline_ns)
+{
+	if (!wf_link_linked(&peer->tick.link) || deadline_ns < peer->tick.deadline_ns)
+		wf_timer_set(&peer->home->worker.timers, &peer->tick, deadline_ns);
+}
+
+/* Every operation of the peer is told to stop; each ends when its memory is quiet. */
+static void stop_operations(struct wf_peer *peer, int why)
+{
+	struct wf_link *link = peer->operations.next;
+
+	while (link != &peer->operations) {
+		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);
+
+		link = link->next;
+		if (wf_transfer_stop(transfer, why))
+			wf_transfer_stopped(transfer);
+	}
+}
+
+/* The connection as it was is over: nothing of it is sent or delivered any more. */
+static void end_epoch(struct wf_peer *peer, bool ours)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	if (ours)
+		atomic_store(&peer->epoch, atomic_fetch_add(&peer->engine->epochs, 1) + 1);
+	peer->their_epoch = 0;
+	while (!wf_list_empty(&channel->queue)) {
+		struct wf_message *message = wf_container(channel->queue.next, struct wf_message, link);
+
+		wf_list_remove(&message->link);
+		wf_message_lost(message);
+	}
+	wf_channel_drop_inbound(peer);
+	wf_channel_reset(channel);
+	atomic_store(&peer->consumed, 0);
+	wf_list_remove(&peer->pumping);
+	wf_list_remove(&peer->acking);
+}
+
+static void close_lanes(struct wf_peer *peer)
+{
+	struct weft_engine *engine = peer->engine;
+
+	peer->closing = true;
+	peer->lanes_closing = engine->groups;
+	for (uint32_t g = 0; g < engine->groups; g++)
+		wf_group_tell(peer->home, &engine->group[g], WF_NOTE_LANE_CLOSE, peer->lane[g], 0);
+}
+
+void wf_peer_lane_closed(struct wf_peer *peer)
+{
+	if (--peer->lanes_closing)
+		return;
+	wf_timer_clear(&peer->home->worker.timers, &peer->tick);
+	wf_list_remove(&peer->pumping);
+	wf_list_remove(&peer->acking);
+	wf_handle_put(&peer->engine->peers, peer->handle);
+}
+
+static void remove_peer(struct wf_peer *peer, int why)
+{
+	int was = atomic_load(&peer->state);
+
+	if (peer->closing)
+		return;
+	if (was == WF_PEER_UP)
+		wf_peer_send_plain(peer, WF_FRAME_BYE);
+	atomic_store(&peer->state, WF_PEER_REMOVED);
+	stop_operations(peer, why);
+	end_epoch(peer, true);
+	close_lanes(peer);
+}
+
+void wf_peer_down(struct wf_peer *peer, int why, const char *text)
+{
+	struct weft_engine *engine = peer->engine;
+	struct weft_error error = { .scope = WEFT_SCOPE_PEER };
+
+	if (peer->closing || atomic_load(&peer->state) == WF_PEER_DOWN)
+		return;
+	snprintf(error.text, sizeof(error.text), "%s", text);
+	atomic_store(&peer->state, WF_PEER_DOWN);
+	stop_operations(peer, why);
+	end_epoch(peer, true);
+	wf_log(&engine->log, WEFT_LOG_WARN, "peer %llx is down: %s", (unsigned long long)peer->handle, text);
+	wf_engine_notice(engine, WEFT_EVENT_PEER_DOWN, why, peer->handle, &error);
+	if (!peer->added) {
+		/* It came by itself and goes by itself. */
+		if (wf_handle_retire(&engine->peers, peer->handle)) {
+			directory_forget(engine, peer);
+			atomic_store(&peer->state, WF_PEER_REMOVED);
+			close_lanes(peer);
+		}
+		return;
+	}
+	for (uint32_t g = 0; g < engine->groups; g++)
+		wf_group_tell(peer->home, &engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g], 0);
+}
+
+void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change)
+{
+	uint64_t now = wf_group_now(peer->home);
+
+	switch (change) {
+	case WF_PEER_OPEN:
+		peer->since_ns = peer->heard_ns = now;
+		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+		break;
+	case WF_PEER_REMOVE:
+		remove_peer(peer, -ECANCELED);
+		break;
+	case WF_PEER_CANCEL:
+		stop_operations(peer, -ECANCELED);
+		wf_handle_put(&peer->engine->peers, peer->handle);
+		break;
+	case WF_PEER_REPLACE:
+		if (peer->closing)
+			break;
+		stop_operations(peer, -EHOSTDOWN);
+		end_epoch(peer, true);
+		atomic_store(&peer->state, WF_PEER_CONNECTING);
+		peer->since_ns = peer->heard_ns = now;
+		for (uint32_t g = 0; g < peer->engine->groups; g++)
+			wf_group_tell(peer->home, &peer->engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g], 0);
+		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+		break;
+	}
+}
+
+void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
+{
+	uint64_t now = wf_group_now(peer->home);
+
+	if (peer->closing || heard->incarnation != atomic_load(&peer->incarnation) ||
+	    (heard->kind == WF_FRAME_WELCOME && heard->to_epoch != atomic_load(&peer->epoch)))
+		return;
+	if (peer->their_epoch && heard->epoch != peer->their_epoch) {
+		if ((int32_t)(heard->epoch - peer->their_epoch) < 0)
+			return; /* an old hello that took its time */
+		/* The peer ended the connection and starts a new one: so do we, under its new number. */
+		if (atomic_load(&peer->state) == WF_PEER_UP) {
+			stop_operations(peer, -EHOSTDOWN);
+			end_epoch(peer, false);
+		}
+	}
+	peer->their_epoch = heard->epoch;
+	peer->their_handle = heard->handle;
+	if (heard->credit > peer->channel.credit)
+		peer->channel.credit = heard->credit;
+	peer->heard_ns = now;
+	if (atomic_load(&peer->state) != WF_PEER_UP) {
+		atomic_store(&peer->state, WF_PEER_UP);
+		wf_engine_notice(peer->engine, WEFT_EVENT_PEER_UP, 0, peer->handle, NULL);
+		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+	}
+	wf_channel_pump(peer);
+}
+
+void wf_peer_alive(struct wf_peer *peer)
+{
+	peer->heard_ns = wf_group_now(peer->home);
+}
+
+void wf_peer_paths_changed(struct wf_peer *peer)
+{
+	/* What went over a path that failed may be lost: all that is not acknowledged goes again, over another. */
+	if (!peer->closing && atomic_load(&peer->state) == WF_PEER_UP)
+		wf_channel_again(peer);
+}
+
+static uint64_t last_sign_of_life(struct wf_peer *peer)
+{
+	uint64_t last = peer->heard_ns;
+
+	for (uint32_t g = 0; g < peer->engine->groups; g++) {
+		uint64_t ok = atomic_load_explicit(&peer->lane[g]->last_ok_ns, memory_order_relaxed);
+
+		last = ok > last ? ok : last;
+	}
+	return last;
+}
+
+static void check_connection(struct wf_peer *peer, uint64_t now_ns)
+{
+	struct wf_settings *settings = &peer->engine->settings;
+	uint64_t last = last_sign_of_life(peer), silent = now_ns > last ? now_ns - last : 0;
+	char text[96];
+
+	if (silent >= settings->peer_limit_ns) {
+		snprintf(text, sizeof(text), "silent for %.1f s", (double)silent / 1e9);
+		wf_peer_down(peer, -EHOSTDOWN, text);
+		return;
+	}
+	if (silent >= settings->heartbeat_ns && now_ns - peer->pinged_ns >= settings->heartbeat_ns) {
+		peer->pinged_ns = now_ns;
+		wf_peer_send_plain(peer, WF_FRAME_PING);
+	}
+	if (peer->channel.acked < peer->channel.sent && now_ns - peer->channel.moved_ns >= RESEND_NS)
+		wf_channel_again(peer);
+	if (peer->channel.ack_soon && now_ns >= peer->channel.ack_soon_ns)
+		wf_channel_acknowledge(peer);
+}
+
+static void on_tick(struct wf_timer *timer, uint64_t now_ns)
+{
+	struct wf_peer *peer = wf_container(timer, struct wf_peer, tick);
+	struct wf_settings *settings = &peer->engine->settings;
+	struct wf_handles *peers = &peer->engine->peers;
+	uint64_t next = now_ns + settings->heartbeat_ns;
+	weft_peer handle = peer->handle;
+
+	if (peer->closing)
+		return;
+	wf_handle_ref(peers, handle); /* going down may be the end of it */
+	if (atomic_load(&peer->state) == WF_PEER_CONNECTING) {
+		if (now_ns - peer->since_ns >= settings->peer_limit_ns)
+			wf_peer_down(peer, -EHOSTDOWN, "it never answered");
+		else if (next > peer->since_ns + settings->peer_limit_ns)
+			next = peer->since_ns + settings->peer_limit_ns;
+	}
+	if (atomic_load(&peer->state) == WF_PEER_UP) {
+		check_connection(peer, now_ns);
+		if (next > last_sign_of_life(peer) + settings->peer_limit_ns)
+			next = last_sign_of_life(peer) + settings->peer_limit_ns;
+		if (peer->channel.acked < peer->channel.sent && next > peer->channel.moved_ns + RESEND_NS)
+			next = peer->channel.moved_ns + RESEND_NS;
+		if (peer->channel.ack_soon && next > peer->channel.ack_soon_ns)
+			next = peer->channel.ack_soon_ns;
+	}
+	if (!peer->closing)
+		wf_timer_set(&peer->home->worker.timers, timer, next > now_ns ? next : now_ns + WF_MS);
+	wf_handle_put(peers, handle);
+}

@@ -1,0 +1,60 @@
+/*
+ * Completion queues: where everything that ends, arrives or changes is handed to the application. Workers push (never
+ * fails, never waits); any application thread takes.
+ */
+#ifndef WF_ENGINE_QUEUE_H
+#define WF_ENGINE_QUEUE_H
+
+#include "base/list.h"
+#include "base/mpsc.h"
+#include "weft.h"
+
+#include <pthread.h>
+
+struct wf_engine;
+
+/* First in everything that can be queued. take() fills the event; from then on the item is the event's owner or gone. */
+struct wf_item_event {
+	struct wf_node node;
+	void (*take)(struct wf_item_event *item, struct weft_event *event);
+};
+
+/* First in everything that weft_event_release() frees. */
+struct wf_payload {
+	void (*release)(struct wf_payload *payload);
+};
+
+struct weft_queue {
+	struct weft_engine *engine;
+	struct wf_link link; /* in the engine's list, under its lock */
+	pthread_mutex_t consumer; /* between the application's own threads; workers never take it */
+	struct wf_mpsc items;
+	uint64_t taken; /* under consumer */
+	int fd;
+	_Atomic int fd_used;  /* the application polls the fd: keep it true to the queue */
+	_Atomic int armed;    /* someone sleeps, or will: wake by writing the fd */
+	_Atomic int waiters;
+	_Atomic int closed;
+	_Atomic uint64_t in_flight; /* operations that will end here */
+	alignas(64) _Atomic uint64_t pushed;
+};
+
+int wf_queue_init(struct weft_engine *engine, weft_queue **ret_queue);
+void wf_queue_free(weft_queue *queue); /* releases what was never taken */
+void wf_queue_push(weft_queue *queue, struct wf_item_event *item);
+int wf_queue_poll(weft_queue *queue, struct weft_event *events, int max);
+int wf_queue_wait(weft_queue *queue, struct weft_event *events, int max, uint64_t timeout_ns);
+int wf_queue_fd(weft_queue *queue);
+void wf_queue_shut(weft_queue *queue); /* wakes every waiter with -ESHUTDOWN and waits until they have left */
+
+/* Changes of peers and rails: an event of its own, allocated (they are rare). */
+struct wf_notice {
+	enum weft_event_type type;
+	int status;
+	weft_peer peer;
+	const struct weft_error *error; /* copied; may be NULL */
+};
+void wf_queue_notice(weft_queue *queue, const struct wf_notice *notice);
+/* A copy of an error that weft_event_release() frees; NULL when there is no memory: the status still says it. */
+struct wf_payload *wf_error_payload(const struct weft_error *error, const struct weft_error **ret_error);
+#endif

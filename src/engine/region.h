@@ -1,0 +1,51 @@
+/* Local memory registered with every rail, and peers' memory imported from its descriptor. */
+#ifndef WF_ENGINE_REGION_H
+#define WF_ENGINE_REGION_H
+
+#include "rail/rail.h"
+#include "wire/blob.h"
+
+#include <stdatomic.h>
+
+struct weft_engine;
+struct wf_group;
+
+struct wf_region {
+	struct weft_engine *engine;
+	weft_region handle;
+	char *base;
+	uint64_t bytes;
+	uint32_t access;
+	_Atomic int revoked;
+	struct wf_rail_memory memory[]; /* by rail index; each written by the worker that owns the rail */
+};
+
+struct wf_remote {
+	struct weft_engine *engine;
+	weft_remote handle;
+	weft_peer peer;
+	uint64_t incarnation; /* the peer's when it was exported */
+	uint64_t region;      /* the peer's handle of it */
+	uint64_t bytes;
+	uint32_t access;
+	_Atomic int revoked;
+	uint64_t rails; /* bit i: the peer's rail i has a key */
+	uint32_t count;
+	struct {
+		uint64_t key, base;
+	} key[]; /* by the peer's rail index */
+};
+
+int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
+int wf_region_close(struct weft_engine *engine, weft_region handle);
+int wf_region_revoke(struct weft_engine *engine, weft_region handle);
+int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob, size_t *bytes);
+void wf_region_leave(struct wf_group *group); /* the group's rails are closing */
+void wf_region_release(void *region); /* handle table: the last reference is gone */
+
+int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes, weft_remote *ret_remote);
+int wf_remote_close(struct weft_engine *engine, weft_remote handle);
+void wf_remote_release(void *remote);
+/* A peer says its region is gone: what was imported from it becomes stale. */
+void wf_remote_revoked(struct weft_engine *engine, weft_peer peer, uint64_t region);
+#endif

@@ -1,0 +1,457 @@
+/*
+ * The life of a transfer: taken from the pool by a caller, begun, stopped and ended on its home worker, given back when
+ * the application has taken its end and the channel has let go of its message. Completed exactly once: only
+ * wf_transfer_end() delivers, only the home calls it, and it marks the slot so that nothing can end it again.
+ */
+#include "engine/transfer.h"
+#include "base/error.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "engine/peer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COPIES_KEPT (32u << 20)
+
+static uint64_t generation_of(uint64_t state)
+{
+	return state >> 32 << 32;
+}
+
+static bool ended(struct wf_transfer *transfer)
+{
+	return (uint32_t)atomic_load(&transfer->state) == WF_STOP_DONE;
+}
+
+static struct wf_group *home_of(struct wf_transfer *transfer)
+{
+	return transfer->peer ? transfer->peer->home : &transfer->engine->group[0];
+}
+
+/* ---- the slot ---- */
+
+static void on_deadline(struct wf_timer *timer, uint64_t now_ns)
+{
+	struct wf_transfer *transfer = wf_container(timer, struct wf_transfer, timer);
+
+	if (wf_transfer_stop(transfer, -ETIMEDOUT))
+		wf_transfer_stopped(transfer);
+}
+
+static void end_take(struct wf_item_event *item, struct weft_event *event)
+{
+	struct wf_transfer *transfer = wf_container(item, struct wf_transfer, item);
+
+	event->type = transfer->kind == WF_CALL	  ? WEFT_EVENT_REPLY :
+		      transfer->kind == WF_EXPECT ? WEFT_EVENT_COUNTED :
+						    WEFT_EVENT_END;
+	event->status = transfer->status;
+	event->quiescent = !atomic_load(&transfer->unquiet);
+	event->tag = transfer->tag;
+	event->peer = transfer->peer_handle;
+	event->transfer = transfer->id;
+	event->bytes = event->type == WEFT_EVENT_REPLY ? 0 : atomic_load(&transfer->bytes);
+	event->error = transfer->error;
+	event->owner = transfer->error_payload;
+	wf_transfer_drop(transfer);
+}
+
+struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
+{
+	struct wf_transfer *transfer = wf_pool_take(&engine->transfers);
+	uint64_t generation, timeout;
+
+	if (!transfer)
+		return NULL;
+	/* 31 bits, so that an id can be told from any small number and never is 0. */
+	generation = (generation_of(atomic_load(&transfer->state)) + (UINT64_C(1) << 32)) & INT64_MAX;
+	transfer->id = generation | (uint32_t)(wf_pool_index(&engine->transfers, transfer) + 1);
+	transfer->item.take = end_take;
+	transfer->error_payload = NULL;
+	transfer->error = NULL;
+	transfer->queue = op ? op->queue : NULL;
+	transfer->tag = op ? op->tag : 0;
+	timeout = op && op->timeout_ns ? op->timeout_ns : engine->settings.timeout_ns;
+	transfer->deadline_ns = timeout == WEFT_FOREVER ? WF_NEVER : wf_deadline(wf_now_ns(), timeout);
+	transfer->peer = NULL;
+	transfer->peer_handle = 0;
+	transfer->paged = false;
+	transfer->slices = 0;
+	transfer->units = 0;
+	transfer->parent = NULL;
+	transfer->children = 0;
+	transfer->notify = WEFT_NOTIFY_NOTHING;
+	transfer->sent = transfer->answered = transfer->begun = transfer->parts_told = false;
+	transfer->status = 0;
+	atomic_store_explicit(&transfer->unquiet, 0, memory_order_relaxed);
+	atomic_store_explicit(&transfer->bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&transfer->next_unit, 0, memory_order_relaxed);
+	atomic_store_explicit(&transfer->parts_left, 0, memory_order_relaxed);
+	atomic_store_explicit(&transfer->holds, 1, memory_order_relaxed);
+	wf_list_init(&transfer->link);
+	wf_list_init(&transfer->message.link);
+	wf_timer_init(&transfer->timer, on_deadline);
+	if (transfer->queue)
+		atomic_fetch_add(&transfer->queue->in_flight, 1);
+	atomic_store(&transfer->state, generation);
+	return transfer;
+}
+
+void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes)
+{
+	struct weft_engine *engine = transfer->engine;
+
+	if (bytes <= transfer->copy_room && transfer->copy)
+		return transfer->copy;
+	free(transfer->copy);
+	atomic_fetch_sub(&engine->copies_kept, transfer->copy_room);
+	transfer->copy_room = 0;
+	bytes = bytes < 256 ? 256 : bytes;
+	transfer->copy = malloc(bytes);
+	if (!transfer->copy)
+		return NULL;
+	transfer->copy_room = bytes;
+	atomic_fetch_add(&engine->copies_kept, bytes);
+	return transfer->copy;
+}
+
+void wf_transfer_drop(struct wf_transfer *transfer)
+{
+	struct weft_engine *engine = transfer->engine;
+
+	/* acq_rel: the last to let go sees all that the others did with it. */
+	if (atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) != 1)
+		return;
+	/* Index lists are kept for the next user of the slot, within reason. */
+	if (transfer->copy && atomic_load(&engine->copies_kept) > COPIES_KEPT) {
+		free(transfer->copy);
+		atomic_fetch_sub(&engine->copies_kept, transfer->copy_room);
+		transfer->copy = NULL;
+		transfer->copy_room = 0;
+	}
+	wf_pool_give(&engine->transfers, transfer);
+}
+
+static void put_references(struct wf_transfer *transfer)
+{
+	struct weft_engine *engine = transfer->engine;
+
+	for (uint32_t i = 0; i < transfer->slices; i++) {
+		if (transfer->slice[i].region)
+			wf_handle_put(&engine->regions, transfer->slice[i].region->handle);
+		if (transfer->slice[i].remote)
+			wf_handle_put(&engine->remotes, transfer->slice[i].remote->handle);
+	}
+	transfer->slices = 0;
+	if (transfer->peer) {
+		transfer->peer_handle = transfer->peer->handle;
+		atomic_fetch_sub(&transfer->peer->in_flight, 1);
+		wf_handle_put(&engine->peers, transfer->peer->handle);
+	}
+}
+
+void wf_transfer_abandon(struct wf_transfer *transfer)
+{
+	put_references(transfer);
+	if (transfer->queue)
+		atomic_fetch_sub(&transfer->queue->in_flight, 1);
+	atomic_store(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE);
+	wf_transfer_drop(transfer);
+}
+
+bool wf_transfer_stop(struct wf_transfer *transfer, int why)
+{
+	uint64_t running = generation_of(atomic_load(&transfer->state));
+
+	return atomic_compare_exchange_strong(&transfer->state, &running, running | (uint32_t)-why);
+}
+
+int wf_transfer_why(struct wf_transfer *transfer)
+{
+	uint32_t why = (uint32_t)atomic_load(&transfer->state);
+
+	return why == WF_STOP_DONE ? 0 : -(int)why;
+}
+
+struct wf_transfer *wf_transfer_find(struct weft_engine *engine, weft_transfer id)
+{
+	uint32_t number = (uint32_t)id;
+	struct wf_transfer *transfer;
+
+	if (!number || number > engine->transfers.count)
+		return NULL;
+	transfer = wf_pool_at(&engine->transfers, number - 1);
+	return generation_of(atomic_load(&transfer->state)) == generation_of(id) ? transfer : NULL;
+}
+
+/* ---- ending ---- */
+
+void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error *error)
+{
+	if (!transfer->error)
+		transfer->error_payload = wf_error_payload(error, &transfer->error);
+}
+
+/* Every failed end says what failed, in words; the worker that saw the cause may have said it better already. */
+static void explain(struct wf_transfer *transfer, int status)
+{
+	struct weft_error error = { .scope = WEFT_SCOPE_OPERATION, .hint = wf_error_hint(status) };
+
+	if (!status || status == -ECANCELED || !transfer->queue)
+		return;
+	if (status == -EHOSTDOWN)
+		error.scope = WEFT_SCOPE_PEER;
+	snprintf(error.text, sizeof(error.text), "%s", wf_error_text(status));
+	if (status == -ETIMEDOUT && transfer->peer && atomic_load(&transfer->peer->state) == WF_PEER_CONNECTING) {
+		error.scope = WEFT_SCOPE_PEER;
+		snprintf(error.text, sizeof(error.text), "deadline passed: the peer never answered");
+	}
+	wf_transfer_set_error(transfer, &error);
+}
+
+static void deliver(struct wf_transfer *transfer)
+{
+	weft_queue *queue = transfer->queue;
+
+	if (!queue) {
+		if (transfer->error_payload)
+			transfer->error_payload->release(transfer->error_payload);
+		wf_transfer_drop(transfer);
+		return;
+	}
+	wf_queue_push(queue, &transfer->item);
+	/* The last we do with the queue: a closer waits for this. */
+	atomic_fetch_sub(&queue->in_flight, 1);
+}
+
+static void child_ended(struct wf_transfer *parent, int status, uint64_t bytes, bool quiet)
+{
+	uint64_t running = generation_of(atomic_load(&parent->state));
+
+	atomic_fetch_add(&parent->bytes, bytes);
+	if (!quiet)
+		atomic_store(&parent->unquiet, 1);
+	/* The first failure is the parent's; the word that cancel uses keeps it. */
+	if (status)
+		atomic_compare_exchange_strong(&parent->state, &running, running | (uint32_t)-status);
+	wf_transfer_child_put(parent);
+}
+
+void wf_transfer_child_put(struct wf_transfer *parent)
+{
+	if (atomic_fetch_sub_explicit(&parent->children_left, 1, memory_order_acq_rel) != 1)
+		return;
+	parent->status = wf_transfer_why(parent);
+	explain(parent, parent->status);
+	atomic_store(&parent->state, generation_of(atomic_load(&parent->state)) | WF_STOP_DONE);
+	deliver(parent);
+}
+
+void wf_transfer_end(struct wf_transfer *transfer, int status)
+{
+	struct wf_transfer *parent = transfer->parent;
+	uint64_t bytes = atomic_load(&transfer->bytes);
+	bool quiet = !atomic_load(&transfer->unquiet);
+
+	transfer->status = status;
+	explain(transfer, status);
+	wf_list_remove(&transfer->link);
+	wf_timer_clear(&home_of(transfer)->worker.timers, &transfer->timer);
+	atomic_store(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE);
+	put_references(transfer);
+	deliver(transfer);
+	if (parent)
+		child_ended(parent, status, bytes, quiet);
+}
+
+/* ---- beginning ---- */
+
+static void queue_message(struct wf_transfer *transfer)
+{
+	atomic_fetch_add(&transfer->holds, 1); /* the channel's, until delivered or lost */
+	wf_channel_queue(transfer->peer, &transfer->message);
+}
+
+static void start_parts(struct wf_transfer *transfer)
+{
+	struct weft_engine *engine = transfer->engine;
+	struct wf_group *home = home_of(transfer);
+	uint64_t groups = transfer->groups;
+
+	if (!transfer->units) {
+		wf_transfer_parts_done(transfer);
+		return;
+	}
+	atomic_store(&transfer->parts_left, (uint32_t)__builtin_popcountll(groups));
+	for (uint32_t g = 0; g < engine->groups; g++)
+		if (groups & UINT64_C(1) << g)
+			wf_group_tell(home, &engine->group[g], WF_NOTE_PART, transfer, 0);
+}
+
+static void enter_barrier(struct wf_transfer *transfer)
+{
+	struct wf_link *head = &transfer->peer->barriers;
+
+	for (struct wf_link *link = head->next; link != head; link = link->next) {
+		struct wf_inbound *inbound = wf_container(link, struct wf_inbound, link);
+
+		if (inbound->tag != transfer->message.tag)
+			continue;
+		wf_list_remove(&inbound->link);
+		wf_inbound_free(inbound);
+		transfer->answered = true;
+		break;
+	}
+	queue_message(transfer);
+}
+
+void wf_transfer_begin(struct wf_transfer *transfer)
+{
+	struct wf_peer *peer = transfer->peer;
+	int why = wf_transfer_why(transfer);
+
+	transfer->begun = true;
+	if (!why && peer) {
+		int state = atomic_load(&peer->state);
+
+		why = state == WF_PEER_REMOVED || peer->closing ? -ECANCELED : state == WF_PEER_DOWN ? -EHOSTDOWN : 0;
+	}
+	if (why) {
+		wf_transfer_end(transfer, why);
+		return;
+	}
+	if (peer)
+		wf_list_append(&peer->operations, &transfer->link);
+	wf_timer_set(&home_of(transfer)->worker.timers, &transfer->timer, transfer->deadline_ns);
+	switch (transfer->kind) {
+	case WF_WRITE:
+	case WF_READ:
+		start_parts(transfer);
+		break;
+	case WF_SEND:
+	case WF_CALL:
+	case WF_REPLY:
+	case WF_INTERNAL:
+		queue_message(transfer);
+		break;
+	case WF_BARRIER:
+		enter_barrier(transfer);
+		break;
+	case WF_EXPECT:
+		wf_expect_begin(transfer);
+		break;
+	case WF_PARENT:
+		break;
+	}
+}
+
+/* ---- stopping ---- */
+
+void wf_transfer_stopped(struct wf_transfer *transfer)
+{
+	struct weft_engine *engine = transfer->engine;
+
+	/* A stop that comes before the begin is seen by the begin. */
+	if (ended(transfer) || !transfer->begun)
+		return;
+	if (transfer->kind == WF_EXPECT)
+		wf_expect_forget(transfer);
+	if (!atomic_load(&transfer->parts_left)) {
+		wf_transfer_end(transfer, wf_transfer_why(transfer));
+		return;
+	}
+	if (transfer->parts_told)
+		return;
+	/* It ends when its last piece is off the NICs. Telling our own group may end it at once: read first. */
+	transfer->parts_told = true;
+	uint64_t groups = transfer->groups;
+	struct wf_group *home = home_of(transfer);
+
+	for (uint32_t g = 0; g < engine->groups; g++)
+		if (groups & UINT64_C(1) << g)
+			wf_group_tell(home, &engine->group[g], WF_NOTE_PART_STOP, transfer, 0);
+}
+
+void wf_transfer_parts_done(struct wf_transfer *transfer)
+{
+	int why = wf_transfer_why(transfer);
+
+	if (why || transfer->notify != WEFT_NOTIFY_FENCED)
+		wf_transfer_end(transfer, why);
+	else
+		queue_message(transfer); /* all pieces have landed: tell the receiver, once */
+}
+
+/* ---- what the channel says ---- */
+
+static struct wf_transfer *transfer_of(struct wf_message *message)
+{
+	return wf_container(message, struct wf_transfer, message);
+}
+
+void wf_message_delivered(struct wf_message *message)
+{
+	struct wf_transfer *transfer = transfer_of(message);
+
+	transfer->sent = true;
+	if (!ended(transfer) && transfer->kind != WF_CALL && (transfer->kind != WF_BARRIER || transfer->answered)) {
+		if (transfer->kind == WF_SEND)
+			atomic_store(&transfer->bytes, message->bytes);
+		wf_transfer_end(transfer, 0);
+	}
+	wf_transfer_drop(transfer);
+}
+
+void wf_message_lost(struct wf_message *message)
+{
+	struct wf_transfer *transfer = transfer_of(message);
+
+	if (!ended(transfer))
+		wf_transfer_end(transfer, -EHOSTDOWN);
+	wf_transfer_drop(transfer);
+}
+
+void wf_reply_arrived(struct wf_inbound *inbound)
+{
+	struct wf_transfer *call = wf_transfer_find(inbound->peer->engine, inbound->call);
+	weft_queue *queue;
+
+	/* Late, or not a call to this peer: nobody waits for it. */
+	if (!call || ended(call) || call->kind != WF_CALL || call->peer != inbound->peer || !call->begun) {
+		wf_inbound_free(inbound);
+		return;
+	}
+	inbound->event_type = WEFT_EVENT_REPLY;
+	inbound->event_tag = call->tag;
+	inbound->transfer = call->id;
+	queue = call->queue;
+	call->queue = NULL; /* the reply itself is the end event */
+	wf_transfer_end(call, 0);
+	if (!queue) {
+		wf_inbound_free(inbound);
+		return;
+	}
+	wf_queue_push(queue, &inbound->item);
+	atomic_fetch_sub(&queue->in_flight, 1);
+}
+
+void wf_barrier_arrived(struct wf_inbound *inbound)
+{
+	struct wf_peer *peer = inbound->peer;
+
+	for (struct wf_link *link = peer->operations.next; link != &peer->operations; link = link->next) {
+		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);
+
+		if (transfer->kind != WF_BARRIER || transfer->answered || transfer->message.tag != inbound->tag)
+			continue;
+		transfer->answered = true;
+		wf_inbound_free(inbound);
+		if (transfer->sent)
+			wf_transfer_end(transfer, 0);
+		return;
+	}
+	wf_list_append(&peer->barriers, &inbound->link);
+}

@@ -1,0 +1,159 @@
+/*
+ * A transfer: one accepted operation, from a pool sized at open. It is a cursor over units (pages, or cuts of a
+ * contiguous range), never a list of expanded operations. Its home (the peer's home worker) begins it, watches its
+ * deadline and ends it once; each group that carries data has a part.
+ */
+#ifndef WF_ENGINE_TRANSFER_H
+#define WF_ENGINE_TRANSFER_H
+
+#include "engine/channel.h"
+#include "engine/queue.h"
+#include "engine/region.h"
+#include "worker/timer.h"
+
+struct weft_engine;
+struct wf_group;
+struct wf_lane;
+struct wf_peer;
+struct wf_piece;
+struct wf_seat;
+
+enum wf_transfer_kind {
+	WF_WRITE = 1,
+	WF_READ,
+	WF_SEND,
+	WF_CALL,
+	WF_REPLY,
+	WF_BARRIER,
+	WF_EXPECT,
+	WF_PARENT, /* of a scatter or barrier: ends when its children have */
+	WF_INTERNAL,
+};
+
+/* A contiguous range, cut into units of unit_bytes. */
+struct wf_slice {
+	struct wf_region *region; /* referenced */
+	struct wf_remote *remote; /* referenced */
+	uint64_t local, remote_offset, bytes;
+	uint64_t first_unit;
+};
+
+/* One group's share. Owned by the group's worker from PART until done. */
+struct wf_part {
+	struct wf_link link; /* lane->parts, or group->stopping */
+	struct wf_transfer *transfer;
+	struct wf_lane *lane;
+	uint64_t next, end; /* units claimed and not yet posted */
+	struct wf_piece *again; /* pieces that failed, to be posted first */
+	uint64_t bytes; /* landed */
+	uint64_t quantum;
+	uint64_t stop_ns; /* told to stop at; 0: not */
+	uint32_t in_flight;
+	uint32_t slice; /* where the cursor is */
+	bool alive;
+	bool unquiet; /* a posted piece was taken back on a provider that cannot promise it will not land */
+};
+
+struct wf_transfer {
+	struct wf_item_event item;
+	struct wf_payload *error_payload;
+	const struct weft_error *error;
+	struct weft_engine *engine;
+	/* generation << 32 | why it stops (0: it does not). One word, so that a late cancel cannot hit a successor. */
+	_Atomic uint64_t state;
+	weft_transfer id;
+	enum wf_transfer_kind kind;
+	weft_queue *queue; /* NULL: nobody wants to know */
+	uint64_t tag, deadline_ns;
+	struct wf_peer *peer; /* referenced until the end */
+	weft_peer peer_handle; /* for the event */
+	_Atomic uint32_t holds; /* the end and the channel: back to the pool when both let go */
+
+	/* data */
+	_Atomic uint64_t next_unit; /* groups claim from here */
+	uint64_t units, claim;
+	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
+	uint64_t groups; /* bit g: group g has a part */
+	_Atomic uint32_t parts_left;
+	bool paged;
+	uint32_t slices;
+	struct wf_slice *slice; /* &one, or in copy */
+	struct wf_slice one;
+	uint64_t page_bytes, cuts; /* units a page */
+	uint64_t local_stride, remote_stride;
+	const uint32_t *local_index, *remote_index; /* in copy; NULL: 0, 1, 2, … */
+	enum weft_notify_kind notify;
+	uint32_t immediate;
+	_Atomic int unquiet; /* a part's memory may still be touched */
+
+	/* the rest */
+	struct wf_message message;
+	uint8_t payload[WEFT_NOTIFY_MAX];
+	struct wf_transfer *parent;
+	_Atomic uint32_t children_left;
+	uint32_t children;
+	weft_transfer *child; /* in copy */
+	_Atomic uint64_t bytes;
+	bool sent, answered; /* BARRIER: our message is there; theirs is here */
+	bool begun, parts_told;
+	uint64_t expected; /* EXPECT */
+	int status;
+	struct wf_timer timer;
+	struct wf_link link; /* peer->operations, or group 0's expectations */
+
+	void *copy; /* what the request brought: indices, slices, message; kept for the next user of this slot */
+	size_t copy_room;
+	struct wf_part part[]; /* by group */
+};
+
+#define WF_STOP_DONE 0xffffu /* state: ended well, too late to cancel */
+
+/* submit.c, on the caller's thread */
+int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_pages(struct weft_engine *engine, const struct weft_pages *pages, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_scatter(struct weft_engine *engine, const struct weft_write *parts, uint32_t count, const struct weft_op *op, weft_transfer *ret);
+
+struct wf_outgoing {
+	weft_peer peer;
+	enum wf_transfer_kind kind;
+	uint8_t type;
+	int status;
+	uint64_t tag, call, bytes;
+	const void *data;
+};
+int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_barrier(struct weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_expect(struct weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_cancel(struct weft_engine *engine, weft_transfer id);
+
+/* transfer.c */
+struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op); /* NULL: all out */
+void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes); /* NULL: no memory */
+void wf_transfer_abandon(struct wf_transfer *transfer); /* never begun */
+void wf_transfer_drop(struct wf_transfer *transfer);    /* one hold less */
+bool wf_transfer_stop(struct wf_transfer *transfer, int why); /* true: we are the one who stopped it */
+int wf_transfer_why(struct wf_transfer *transfer);      /* 0, or the negative errno it stops for */
+struct wf_transfer *wf_transfer_find(struct weft_engine *engine, weft_transfer id);
+/* on its home */
+void wf_transfer_begin(struct wf_transfer *transfer);
+void wf_transfer_stopped(struct wf_transfer *transfer); /* state says why: see to it */
+void wf_transfer_parts_done(struct wf_transfer *transfer);
+void wf_transfer_end(struct wf_transfer *transfer, int status);
+void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
+void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error *error);
+/* the channel's word on its message */
+void wf_message_delivered(struct wf_message *message);
+void wf_message_lost(struct wf_message *message); /* the epoch ended first */
+void wf_reply_arrived(struct wf_inbound *inbound);
+void wf_barrier_arrived(struct wf_inbound *inbound);
+
+/* stripe.c: on a group's worker */
+void wf_part_start(struct wf_group *group, struct wf_transfer *transfer);
+void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer);
+void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns);
+void wf_part_maybe_done(struct wf_group *group, struct wf_part *part);
+int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat); /* gives a rail its turn: how much it posted */
+void wf_piece_completed(struct wf_group *group, struct wf_piece *piece, int status);
+void wf_piece_taken_back(struct wf_group *group, struct wf_piece *piece); /* its rail was reset */
+#endif

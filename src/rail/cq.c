@@ -1,0 +1,103 @@
+/*
+ * Reading completions in batches, errors included, and draining the event queue. A provider's oddities end here: error
+ * entries with negative codes or without a context come out as plain completions. Runs on the worker that owns the rail.
+ */
+#include "rail/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BATCH 64
+
+static int read_error(struct wf_rail *rail, struct wf_completion *completion)
+{
+	struct fi_cq_err_entry entry;
+	ssize_t got;
+	char text[128];
+
+	/* err_data_size is an input: a stale one makes the provider write through a stale pointer. */
+	memset(&entry, 0, sizeof(entry));
+	got = fi_cq_readerr(rail->cq, &entry, 0);
+	if (got == -FI_EAGAIN)
+		return 0;
+	if (got < 0)
+		return (int)got;
+	snprintf(text, sizeof(text), "%s", fi_cq_strerror(rail->cq, entry.prov_errno, entry.err_data, NULL, 0));
+	if (!text[0] || !strcmp(text, "Success"))
+		snprintf(text, sizeof(text), "%s", fi_strerror(abs(entry.err)));
+	wf_rail_note_error(rail, entry.prov_errno ? entry.prov_errno : entry.err, text);
+	memset(completion, 0, sizeof(*completion));
+	completion->wr = entry.op_context;
+	completion->status = entry.err ? -abs(entry.err) : -EIO;
+	return 1;
+}
+
+int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
+{
+	struct fi_cq_data_entry entry[BATCH];
+	ssize_t got = fi_cq_read(rail->cq, entry, (size_t)(max < BATCH ? max : BATCH));
+
+	if (got == -FI_EAGAIN)
+		return 0;
+	if (got == -FI_EAVAIL)
+		return read_error(rail, completions);
+	if (got < 0) {
+		wf_rail_note_error(rail, (int)-got, fi_strerror((int)-got));
+		return (int)got;
+	}
+	for (ssize_t i = 0; i < got; i++) {
+		completions[i].wr = entry[i].op_context;
+		completions[i].status = 0;
+		completions[i].is_immediate = false;
+		completions[i].bytes = entry[i].len;
+		/* An immediate of a peer's write: no work request of ours, whatever the context field holds. */
+		if ((entry[i].flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) && !(entry[i].flags & FI_RECV)) {
+			completions[i].wr = NULL;
+			completions[i].is_immediate = entry[i].flags & FI_REMOTE_CQ_DATA;
+			completions[i].immediate = (uint32_t)entry[i].data;
+		}
+	}
+	return (int)got;
+}
+
+int wf_rail_poll_events(struct wf_rail *rail)
+{
+	struct fi_eq_err_entry failure;
+	uint8_t room[256];
+	uint32_t event;
+	ssize_t got;
+
+	/* Bounded: a provider that talks for ever must not hold the worker. */
+	for (int i = 0; i < 64; i++) {
+		got = fi_eq_read(rail->eq, &event, room, sizeof(room), 0);
+		if (got == -FI_EAGAIN || got == -FI_ENOSYS)
+			return 0;
+		if (got != -FI_EAVAIL)
+			continue;
+		memset(&failure, 0, sizeof(failure));
+		if (fi_eq_readerr(rail->eq, &failure, 0) < 0)
+			return 0;
+		wf_rail_note_error(rail, failure.prov_errno ? failure.prov_errno : failure.err,
+				   fi_eq_strerror(rail->eq, failure.prov_errno, failure.err_data, NULL, 0));
+		return failure.err ? -abs(failure.err) : -EIO;
+	}
+	return 0;
+}
+
+int wf_rail_wait_fd(struct wf_rail *rail)
+{
+	int fd = -1;
+
+	if (!rail->wait_fd || fi_control(&rail->cq->fid, FI_GETWAIT, &fd))
+		return -1;
+	return fd;
+}
+
+int wf_rail_try_wait(struct wf_rail *rail)
+{
+	struct fid *fid = &rail->cq->fid;
+
+	return fi_trywait(rail->fabric, &fid, 1) ? -EAGAIN : 0;
+}

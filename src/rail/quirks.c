@@ -1,0 +1,37 @@
+/* What providers do differently. A new provider that behaves needs no row: the last one asks fi_info for everything. */
+#include "rail/quirks.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/*
+ * tcp  Completions without FI_DELIVERY_COMPLETE mean "in the socket"; what is in the peer's socket buffer lands after
+ *      our side closed. 1.17 calls its native RDM endpoint "net".
+ * shm  1.17 writes straight into the peer's memory (process_vm_writev) before it completes; asking for delivery turns
+ *      that off and hangs when the peer is killed. It has no wait object.
+ * efa  A completed RDMA write was acknowledged by the peer's NIC; a destroyed queue pair sends nothing more.
+ */
+static const struct wf_quirks table[] = {
+	{ .provider = "efa", .name = "efa", .rank = 1, .by_default = true, .delivery_implied = true, .close_quiesces = true },
+	{ .provider = "efa-direct", .name = "efa-direct", .rank = 2, .by_default = true, .delivery_implied = true, .close_quiesces = true },
+	{ .provider = "verbs;ofi_rxm", .name = "verbs", .rank = 3, .by_default = true, .close_quiesces = true },
+	{ .provider = "net", .name = "tcp", .rank = 20, .by_default = true, .window_ops = 32, .window_bytes = 4 << 20 },
+	{ .provider = "tcp", .name = "tcp", .rank = 20, .by_default = true, .window_ops = 32, .window_bytes = 4 << 20 },
+	{ .provider = "shm", .name = "shm", .rank = 30, .by_default = true, .delivery_implied = true, .window_ops = 64, .window_bytes = 8 << 20 },
+	{ .provider = "sockets", .name = "sockets", .rank = 90 },
+	{ .provider = "udp", .name = "udp", .rank = 90 },
+	{ .provider = NULL, .name = NULL, .rank = 10, .by_default = true, .close_quiesces = true },
+};
+
+/* "tcp;ofi_rxm" and its like: providers stacked on others, for those who ask. */
+static const struct wf_quirks layered = { .provider = NULL, .name = NULL, .rank = 80 };
+
+const struct wf_quirks *wf_quirks_of(const char *provider)
+{
+	const struct wf_quirks *row = table;
+
+	for (; row->provider; row++)
+		if (!strcmp(row->provider, provider))
+			return row;
+	return strchr(provider, ';') ? &layered : row;
+}

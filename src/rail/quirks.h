@@ -1,0 +1,21 @@
+/* What providers do differently, in one table. Only src/rail/ reads it. */
+#ifndef WF_RAIL_QUIRKS_H
+#define WF_RAIL_QUIRKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct wf_quirks {
+	const char *provider; /* libfabric's name */
+	const char *name;     /* weft's name for it */
+	int rank;             /* which to prefer when none is asked for: smaller is better */
+	bool by_default;      /* false: only when asked for by name */
+	bool delivery_implied; /* a completed write is in the peer's memory without asking for it */
+	bool close_quiesces;   /* nothing lands at the peer after our endpoint is closed */
+	uint32_t window_ops;   /* to one peer; 0: from the provider's queue */
+	uint64_t window_bytes; /* to one peer; 0: from the link's speed */
+	bool no_wait;          /* its wait object costs more than it saves */
+};
+
+const struct wf_quirks *wf_quirks_of(const char *provider); /* never NULL: the last row is for all others */
+#endif

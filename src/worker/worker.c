@@ -1,0 +1,200 @@
+/* The worker's loop, its sleep and its inbox; worker.h says what it is. */
+#include "worker/worker.h"
+#include "base/time.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define NOTES_A_TURN  64
+#define SPIN_NS       (50 * WF_US)  /* after the last thing that happened, before sleeping */
+#define NAP_FIRST_NS  (50 * WF_US)  /* rails without a wait object are looked at so often … */
+#define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
+#define NAP_LAST_NS   (2 * WF_MS)   /* … and so often when all is quiet */
+#define SLEEP_LAST_NS (1000 * WF_MS)
+
+bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
+{
+	uint64_t one = 1;
+
+	if (!wf_ring_push(&worker->inbox, note))
+		return false;
+	/* Sequentially consistent with the store and load in nap(): either we see it asleep or it sees our count. */
+	atomic_fetch_add(&worker->posted, 1);
+	if (atomic_load(&worker->sleeping) && write(worker->wake_fd, &one, sizeof(one)) < 0)
+		return true; /* the counter is full, so it is readable: awake already */
+	return true;
+}
+
+static int take_notes(struct wf_worker *worker)
+{
+	struct wf_item note;
+	int taken = 0;
+
+	while (taken < NOTES_A_TURN && wf_ring_pop(&worker->inbox, &note)) {
+		worker->taken++;
+		taken++;
+		worker->ops->note(worker->context, &note);
+	}
+	return taken;
+}
+
+static int turn(struct wf_worker *worker)
+{
+	int happened;
+
+	worker->now_ns = wf_now_ns();
+	happened = take_notes(worker);
+	if (worker->now_ns / WF_MS >= worker->timers.tick)
+		happened += wf_timers_run(&worker->timers, worker->now_ns);
+	return happened + worker->ops->turn(worker->context, worker->now_ns);
+}
+
+/* How long to nap at most, given how long nothing has happened. */
+static uint64_t nap_limit(struct wf_worker *worker, bool on_fds)
+{
+	uint64_t quiet = worker->now_ns - worker->idle_ns;
+
+	if (on_fds)
+		return SLEEP_LAST_NS;
+	if (worker->ops->in_flight(worker->context))
+		return NAP_BUSY_NS;
+	if (quiet / 4 < NAP_FIRST_NS)
+		return NAP_FIRST_NS;
+	return quiet / 4 > NAP_LAST_NS ? NAP_LAST_NS : quiet / 4;
+}
+
+static void nap(struct wf_worker *worker)
+{
+	struct pollfd fds[WF_WORKER_MAX_FDS];
+	int raw[WF_WORKER_MAX_FDS], count;
+	uint64_t limit, next, drained;
+	struct timespec timeout;
+
+	atomic_store(&worker->sleeping, 1);
+	if (atomic_load(&worker->posted) != worker->taken || atomic_load(&worker->stopping)) {
+		atomic_store(&worker->sleeping, 0);
+		return;
+	}
+	count = worker->ops->sleep_fds(worker->context, raw);
+	limit = nap_limit(worker, count >= 0);
+	if (count < 0)
+		count = 0;
+	fds[0] = (struct pollfd){ .fd = worker->wake_fd, .events = POLLIN };
+	for (int i = 0; i < count; i++)
+		fds[i + 1] = (struct pollfd){ .fd = raw[i], .events = POLLIN };
+	next = wf_timers_next(&worker->timers);
+	if (next != WF_NEVER)
+		limit = next <= worker->now_ns ? 0 : limit < next - worker->now_ns ? limit : next - worker->now_ns;
+	timeout = (struct timespec){ .tv_sec = (time_t)(limit / WF_S), .tv_nsec = (long)(limit % WF_S) };
+	ppoll(fds, (nfds_t)count + 1, &timeout, NULL);
+	atomic_store(&worker->sleeping, 0);
+	if ((fds[0].revents & POLLIN) && read(worker->wake_fd, &drained, sizeof(drained)) < 0)
+		return; /* nonblocking: nothing to drain is no error */
+}
+
+static void *loop(void *argument)
+{
+	struct wf_worker *worker = argument;
+
+	if (worker->cpu >= 0) {
+		cpu_set_t set;
+
+		CPU_ZERO(&set);
+		CPU_SET(worker->cpu, &set);
+		/* A container may forbid it; running unpinned is slower, not wrong. */
+		pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+	}
+	worker->start_status = worker->ops->start(worker->context);
+	sem_post(&worker->started);
+	if (worker->start_status)
+		return NULL;
+	while (!atomic_load_explicit(&worker->stopping, memory_order_acquire)) {
+		if (turn(worker)) {
+			worker->idle_ns = 0;
+			continue;
+		}
+		if (!worker->idle_ns)
+			worker->idle_ns = worker->now_ns;
+		if (worker->now_ns - worker->idle_ns > SPIN_NS)
+			nap(worker);
+	}
+	worker->ops->stop(worker->context);
+	return NULL;
+}
+
+static int start_thread(struct wf_worker *worker)
+{
+	int error;
+
+	sem_init(&worker->started, 0, 0);
+	error = pthread_create(&worker->thread, NULL, loop, worker);
+	if (error)
+		return -error;
+	while (sem_wait(&worker->started) && errno == EINTR)
+		;
+	if (worker->start_status)
+		pthread_join(worker->thread, NULL);
+	return worker->start_status;
+}
+
+int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, void *context, uint64_t inbox, int cpu,
+		   bool has_thread)
+{
+	int error;
+
+	memset(worker, 0, sizeof(*worker));
+	worker->ops = ops;
+	worker->context = context;
+	worker->cpu = cpu;
+	worker->now_ns = wf_now_ns();
+	wf_timers_init(&worker->timers, worker->now_ns);
+	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (worker->wake_fd < 0)
+		return -errno;
+	error = wf_ring_init(&worker->inbox, inbox);
+	if (!error)
+		error = has_thread ? start_thread(worker) : ops->start(context);
+	worker->has_thread = has_thread;
+	if (error) {
+		close(worker->wake_fd);
+		wf_ring_destroy(&worker->inbox);
+		worker->wake_fd = -1;
+	}
+	return error;
+}
+
+int wf_worker_turn(struct wf_worker *worker)
+{
+	int happened;
+
+	if (atomic_exchange_explicit(&worker->running, 1, memory_order_acquire))
+		return -EBUSY;
+	happened = turn(worker);
+	/* Pairs with the exchange: the next thread in sees what this turn did. */
+	atomic_store_explicit(&worker->running, 0, memory_order_release);
+	return happened;
+}
+
+void wf_worker_close(struct wf_worker *worker)
+{
+	uint64_t one = 1;
+
+	if (worker->wake_fd < 0)
+		return;
+	if (worker->has_thread) {
+		atomic_store(&worker->stopping, 1);
+		if (write(worker->wake_fd, &one, sizeof(one)) < 0)
+			atomic_store(&worker->stopping, 1); /* full means readable: it wakes */
+		pthread_join(worker->thread, NULL);
+		sem_destroy(&worker->started);
+	} else {
+		worker->ops->stop(worker->context);
+	}
+	close(worker->wake_fd);
+	worker->wake_fd = -1;
+	wf_ring_destroy(&worker->inbox);
+}

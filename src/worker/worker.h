@@ -1,0 +1,53 @@
+/*
+ * A worker: the one thread that owns a group's rails. It takes notes from its inbox (any thread posts them), runs what
+ * is due, gives its group a turn, and sleeps when there is nothing to do. What a turn and a note mean is the layer
+ * above's business. Without a thread the application runs it through weft_progress().
+ */
+#ifndef WF_WORKER_WORKER_H
+#define WF_WORKER_WORKER_H
+
+#include "base/ring.h"
+#include "worker/timer.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+
+#define WF_WORKER_MAX_FDS 65
+
+struct wf_worker_ops {
+	int (*start)(void *context); /* first on the thread, after pinning: 0 or a negative errno */
+	void (*note)(void *context, const struct wf_item *note);
+	int (*turn)(void *context, uint64_t now_ns); /* how much happened */
+	bool (*in_flight)(void *context);            /* something is on a NIC: stay close */
+	int (*sleep_fds)(void *context, int *fds);   /* descriptors that wake us, or -EAGAIN: do not sleep on them now */
+	void (*stop)(void *context);                 /* last on the thread */
+};
+
+struct wf_worker {
+	const struct wf_worker_ops *ops;
+	void *context;
+	int cpu; /* -1: not pinned */
+	bool has_thread;
+	pthread_t thread;
+	sem_t started;
+	int start_status;
+	int wake_fd;
+	uint64_t now_ns;  /* as of this turn; the worker's own */
+	uint64_t idle_ns; /* since when nothing happened; 0: busy */
+	struct wf_timers timers;
+	struct wf_ring inbox;
+	uint64_t taken; /* notes, the worker's own count */
+	alignas(64) _Atomic uint64_t posted; /* notes, the producers' count */
+	_Atomic int sleeping;
+	_Atomic int stopping;
+	_Atomic int running; /* manual progress: someone is in a turn */
+};
+
+int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, void *context, uint64_t inbox, int cpu,
+		   bool has_thread);
+/* Any thread. False: the inbox is full. */
+bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note);
+/* Manual progress: one turn. -EBUSY when another thread is in it. */
+int wf_worker_turn(struct wf_worker *worker);
+void wf_worker_close(struct wf_worker *worker); /* joins; ops->stop has run when it returns */
+#endif
