@@ -39,7 +39,16 @@ static void say_gpus(FILE *out, const struct wf_topo_draft *draft, const struct 
 static void say_rule(FILE *out, const struct wf_topo_draft *draft, const struct wf_topo_draft_group *from,
 		     const struct wf_topo_group *group)
 {
-	fprintf(out, "%zu NIC%s ", group->rail_count, plural(group->rail_count));
+	size_t far = 0, unplaced = 0, near;
+
+	for (size_t i = 0; i < group->rail_count; i++) {
+		hwloc_obj_t nic = draft->nic_objects[group->rails[i]];
+
+		unplaced += !nic;
+		far += nic && from->meeting && !wf_topo_is_under(nic, from->meeting);
+	}
+	near = group->rail_count - far - unplaced;
+	fprintf(out, "%zu NIC%s ", near ? near : group->rail_count, plural(near ? near : group->rail_count));
 	if (from->memory == WF_TOPO_MEMORY_NUMA) {
 		if (group->numa >= 0)
 			fprintf(out, "of NUMA node %d, no GPU", group->numa);
@@ -56,6 +65,10 @@ static void say_rule(FILE *out, const struct wf_topo_draft *draft, const struct 
 			say_place(out, from->meeting);
 		}
 	}
+	if (far)
+		fprintf(out, "; %zu NIC%s from further away", far, plural(far));
+	if (unplaced)
+		fprintf(out, "; the place of %zu NIC%s is not known", unplaced, plural(unplaced));
 	if (from->shared)
 		fprintf(out, "; a GPU without a NIC of its own shares them");
 }
@@ -83,7 +96,7 @@ static void say_cores(FILE *out, const struct wf_topo_draft_group *from, const s
 char *wf_topo_reason(const struct wf_topo_draft *draft, size_t index, const struct wf_topo_group *group)
 {
 	const struct wf_topo_draft_group *from = &draft->groups[index];
-	size_t unplaced = 0, bytes;
+	size_t bytes;
 	char *text = NULL;
 	FILE *out = open_memstream(&text, &bytes);
 	bool failed;
@@ -94,10 +107,6 @@ char *wf_topo_reason(const struct wf_topo_draft *draft, size_t index, const stru
 		fprintf(out, "line %u of the groups file", from->line);
 	else
 		say_rule(out, draft, from, group);
-	for (size_t i = 0; i < group->rail_count; i++)
-		unplaced += !draft->nic_objects[group->rails[i]];
-	if (unplaced && !from->line)
-		fprintf(out, "; the place of %zu NIC%s is not known", unplaced, plural(unplaced));
 	if (from->merged > 1)
 		fprintf(out, "; %u groups merged", from->merged);
 	say_cores(out, from, group);

@@ -240,6 +240,10 @@ static void near_before_far(void **state)
 	check_plan(&planned, machine_finish(&machine), NULL, 0, NULL);
 	assert_int_equal(planned.plan->count, 1);
 	check_group(&planned, 0, "42:00.0 4a:00.0 | near far | 4-7 | 4");
+	assert_string_equal(
+	    planned.plan->groups[0].reason,
+	    "1 NIC near GPUs 42:00.0, 4a:00.0: they meet at PCI switch 40:01.0; 1 NIC from further away; "
+	    "a GPU without a NIC of its own shares them; 4 cores");
 	check_plan_free(&planned);
 	machine_free(&machine);
 }
