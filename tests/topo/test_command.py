@@ -31,6 +31,18 @@ def topo_json():
     assert len(merged) == 1 and len(merged[0]["rails"]) == 32 and merged[0]["worker"] == 4
 
 
+def topo_simulated():
+    """Through the library and the simulated NICs: the same groups, and rates as well."""
+    plan = json.loads(run("topo", "--sim", "p5", "--json").stdout)
+    saved = json.loads(run("topo", "--xml", p5, "--json").stdout)
+    for ours, theirs in zip(plan["groups"], saved["groups"], strict=True):
+        assert ours["bits_per_second"] == 400_000_000_000 and theirs["bits_per_second"] is None
+        for key in ("memory", "rails", "cores", "worker", "reason"):
+            assert ours[key] == theirs[key], (key, ours, theirs)
+    assert plan["bits_per_second"] == 3_200_000_000_000
+    run("topo", "--sim", "p55", status=2)
+
+
 def topo_pictures():
     for machine in sorted(os.listdir(topologies)):
         if not machine.endswith(".xml"):
@@ -91,6 +103,6 @@ def doctor():
     assert "Examples" in run("doctor", "--help").stdout
 
 
-for test in (topo_json, topo_pictures, topo_from_environment, topo_groups_file, topo_misuse, doctor):
+for test in (topo_json, topo_simulated, topo_pictures, topo_from_environment, topo_groups_file, topo_misuse, doctor):
     test()
     print("ok", test.__name__)

@@ -51,17 +51,18 @@ static void text(FILE *to, int x, int y, const char *attributes, int room, const
 static void text(FILE *to, int x, int y, const char *attributes, int room, const char *format, ...)
 {
 	char line[512];
-	size_t letters = room ? (size_t)(room / LETTER) : sizeof(line);
+	size_t letters = room ? (size_t)(room / LETTER) : sizeof(line), length;
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
 	fprintf(to, "<text x=\"%d\" y=\"%d\" %s>", x, y, attributes);
-	for (size_t i = 0; line[i]; i++) {
+	length = strlen(line);
+	for (size_t i = 0; i < length; i++) {
 		unsigned char c = (unsigned char)line[i];
 
-		if (i + 1 >= letters && line[i + 1]) {
+		if (i + 1 >= letters && i + 1 < length) {
 			fputs("…", to);
 			break;
 		}
