@@ -47,6 +47,7 @@ struct bench_options {
 	bool size_given, page_size_given, pages_given, region_given, depth_given, duration_given, rails_given;
 	uint64_t size, page_size, pages, region, duration_ns, warmup_ns, ops;
 	const char *sim;
+	const char *not_verified; /* why nothing is checked */
 	enum bench_format format;
 };
 

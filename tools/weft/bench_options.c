@@ -297,6 +297,7 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 	if (options.ops && !options.duration_given)
 		options.duration_ns = WEFT_FOREVER;
 	options.params.verify = !options.no_verify;
+	options.not_verified = options.no_verify ? "--no-verify" : NULL;
 	options.params.manual = options.transport.manual;
 	options.params.workers = options.transport.workers;
 	options.params.simulated = options.transport.simulated = options.sim != NULL;

@@ -158,7 +158,7 @@ static void print_verdict(const struct bench_summary *summary, const struct figu
 	const char *what = bench_op_is_message(params->op) ? "messages" : figures->paged ? "pages" : "places";
 
 	if (!params->verify)
-		puts("  verified      no (--no-verify)");
+		printf("  verified      no: %s\n", summary->options->not_verified);
 	else if (!summary->have_result)
 		puts("  verified      no: it did not come to that");
 	else if (verdict->wrong)
