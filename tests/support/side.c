@@ -1,0 +1,140 @@
+/* An engine, its queue and the events nobody asked for yet. */
+#include "support/side.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct transport transports[] = {
+	{ "shm", "shm", NULL, 1 },
+	{ "tcp", "tcp", "127.0.0.1", 1 },
+	{ "tcp4", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", 4 },
+};
+const struct transport *transport = &transports[0];
+
+bool transport_choose(const char *name)
+{
+	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++)
+		if (!strcmp(transports[i].name, name)) {
+			transport = &transports[i];
+			return true;
+		}
+	return false;
+}
+
+struct weft_config side_config(void)
+{
+	struct weft_config config = WEFT_CONFIG_INIT;
+
+	config.provider = transport->provider;
+	config.rails = transport->rails;
+	config.heartbeat_ns = S;
+	config.peer_limit_ns = 15 * S;
+	config.rail_limit_ns = 10 * S;
+	return config;
+}
+
+int side_open(struct side *side, const struct weft_config *config)
+{
+	int error;
+
+	memset(side, 0, sizeof(*side));
+	side->manual = config->flags & WEFT_MANUAL_PROGRESS;
+	error = weft_open(config, &side->engine);
+	if (error)
+		return error;
+	error = weft_queue_open(side->engine, &side->queue);
+	if (error)
+		weft_close(side->engine);
+	return error;
+}
+
+int side_close(struct side *side)
+{
+	int error;
+
+	for (uint32_t i = 0; i < side->count; i++)
+		weft_event_release(&side->kept[i]);
+	free(side->kept);
+	error = weft_close(side->engine);
+	memset(side, 0, sizeof(*side));
+	return error;
+}
+
+static void keep(struct side *side, const struct weft_event *event)
+{
+	if (side->count == side->room) {
+		side->room = side->room ? 2 * side->room : 64;
+		side->kept = realloc(side->kept, side->room * sizeof(*side->kept));
+		if (!side->kept)
+			abort();
+	}
+	side->kept[side->count++] = *event;
+}
+
+struct wanted {
+	enum weft_event_type type;
+	uint64_t tag;
+	weft_peer peer; /* 0: any */
+};
+
+static bool matches(const struct weft_event *event, const struct wanted *wanted)
+{
+	return event->type == wanted->type && (wanted->tag == ANY_TAG || event->tag == wanted->tag) &&
+	       (!wanted->peer || event->peer == wanted->peer);
+}
+
+static bool take_kept(struct side *side, const struct wanted *wanted, struct weft_event *ret)
+{
+	for (uint32_t i = 0; i < side->count; i++)
+		if (matches(&side->kept[i], wanted)) {
+			*ret = side->kept[i];
+			memmove(&side->kept[i], &side->kept[i + 1],
+				(side->count - i - 1) * sizeof(*side->kept));
+			side->count--;
+			return true;
+		}
+	return false;
+}
+
+static int wait_for(struct side *side, const struct wanted *wanted, uint64_t limit_ns, struct weft_event *ret)
+{
+	uint64_t deadline = now_ns() + limit_ns;
+
+	for (;;) {
+		struct weft_event event;
+		uint64_t now;
+		int got;
+
+		if (take_kept(side, wanted, ret))
+			return 0;
+		now = now_ns();
+		if (now >= deadline)
+			return -ETIME;
+		got = weft_queue_wait(side->queue, &event, 1, deadline - now);
+		if (got < 0)
+			return got;
+		if (got)
+			keep(side, &event);
+	}
+}
+
+int side_wait(struct side *side, enum weft_event_type type, uint64_t tag, uint64_t limit_ns,
+	      struct weft_event *ret)
+{
+	return wait_for(side, &(struct wanted){ .type = type, .tag = tag }, limit_ns, ret);
+}
+
+int side_wait_peer(struct side *side, enum weft_event_type type, weft_peer peer, uint64_t limit_ns,
+		   struct weft_event *ret)
+{
+	return wait_for(side, &(struct wanted){ .type = type, .tag = ANY_TAG, .peer = peer }, limit_ns, ret);
+}
+
+void side_gather(struct side *side)
+{
+	struct weft_event event;
+
+	while (weft_queue_poll(side->queue, &event, 1) == 1)
+		keep(side, &event);
+}

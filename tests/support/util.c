@@ -1,0 +1,90 @@
+/* Time, patterns, and what the process uses; util.h has the meaning. */
+#include "support/util.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * S + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return x ^ (x >> 31);
+}
+
+uint64_t random_next(uint64_t *state)
+{
+	return mix((*state)++);
+}
+
+static uint64_t word_at(uint64_t seed, uint64_t index)
+{
+	return mix(mix(seed) + index);
+}
+
+void pattern_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
+{
+	uint8_t *to = memory;
+
+	for (uint64_t i = 0; i < bytes;) {
+		uint64_t at = start + i, word = word_at(seed, at / 8), skip = at % 8;
+		uint64_t take = 8 - skip < bytes - i ? 8 - skip : bytes - i;
+
+		memcpy(to + i, (uint8_t *)&word + skip, take);
+		i += take;
+	}
+}
+
+uint64_t pattern_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
+{
+	const uint8_t *from = memory;
+
+	for (uint64_t i = 0; i < bytes;) {
+		uint64_t at = start + i, word = word_at(seed, at / 8), skip = at % 8;
+		uint64_t take = 8 - skip < bytes - i ? 8 - skip : bytes - i;
+
+		if (memcmp(from + i, (uint8_t *)&word + skip, take)) {
+			while (from[i] == ((uint8_t *)&word)[skip])
+				i++, skip++;
+			return i;
+		}
+		i += take;
+	}
+	return bytes;
+}
+
+uint64_t rss_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	unsigned long long size = 0, resident = 0;
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu %llu", &size, &resident) != 2)
+		resident = 0;
+	fclose(file);
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+int open_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (dir && readdir(dir))
+		count++;
+	if (dir)
+		closedir(dir);
+	return count - 3; /* ".", ".." and the directory itself */
+}
