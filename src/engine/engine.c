@@ -69,39 +69,40 @@ static uint64_t inbox_room(const struct weft_engine *engine)
 	return (uint64_t)engine->settings.max_transfers * 4 + (uint64_t)engine->settings.frames * engine->rails + 1024;
 }
 
+static int make_group(struct weft_engine *engine, uint32_t g)
+{
+	struct wf_group *group = &engine->group[g];
+	int error = wf_group_init(group, engine, g, wf_layout_rails(&engine->layout, g, &engine->nics));
+
+	for (uint32_t place = 0; !error && place < group->seats; place++) {
+		struct wf_seat *seat = &group->seat[place];
+
+		seat->index = wf_layout_rail(&engine->layout, g, place);
+		seat->nic = &engine->nics.nic[seat->index];
+		engine->seat[seat->index] = seat;
+	}
+	return error;
+}
+
 static int open_groups(struct weft_engine *engine)
 {
-	uint32_t count = 1;
+	uint32_t count = engine->groups;
 	bool threads = !wf_engine_is_manual(engine);
-	int error;
+	int error = 0;
 
-	engine->group = aligned_alloc(64, count * ((sizeof(struct wf_group) + 63) & ~(size_t)63));
+	engine->group = aligned_alloc(64, count * sizeof(struct wf_group));
 	engine->seat = calloc(engine->rails, sizeof(*engine->seat));
 	if (!engine->group || !engine->seat)
 		return -ENOMEM;
 	memset(engine->group, 0, count * sizeof(struct wf_group));
-	engine->groups = count;
 	for (uint32_t g = 0; g < count; g++)
 		engine->group[g].worker.wake_fd = -1;
-	for (uint32_t g = 0; g < count; g++) {
-		error = wf_group_init(&engine->group[g], engine, g, engine->rails);
-		if (error)
-			return error;
-	}
-	for (uint32_t i = 0; i < engine->rails; i++) {
-		struct wf_seat *seat = &engine->group[0].seat[i];
-
-		seat->index = i;
-		seat->nic = &engine->nics.nic[i];
-		engine->seat[i] = seat;
-	}
-	for (uint32_t g = 0; g < count; g++) {
-		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g], inbox_room(engine), -1,
-				       threads);
-		if (error)
-			return error;
-	}
-	return 0;
+	for (uint32_t g = 0; g < count && !error; g++)
+		error = make_group(engine, g);
+	for (uint32_t g = 0; g < count && !error; g++)
+		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g], inbox_room(engine),
+				       wf_layout_core(&engine->layout, g), threads);
+	return error;
 }
 
 static int open_pools(struct weft_engine *engine)
@@ -131,9 +132,14 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 		wf_log(&engine->log, WEFT_LOG_ERROR, "%s", text);
 		return error;
 	}
-	engine->rails = engine->nics.count < WF_MAX_RAILS ? engine->nics.count : WF_MAX_RAILS;
+	if (engine->nics.count > WF_MAX_RAILS) {
+		wf_log(&engine->log, WEFT_LOG_ERROR, "%u NICs are more than an engine takes (%d): set max_rails",
+		       engine->nics.count, WF_MAX_RAILS);
+		return -EMLINK;
+	}
+	engine->rails = engine->nics.count;
 	snprintf(engine->provider, sizeof(engine->provider), "%s", engine->nics.nic[0].provider);
-	return 0;
+	return wf_layout_make(config, &engine->nics, &engine->log, &engine->layout);
 }
 
 int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_engine)
@@ -160,7 +166,7 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 	if (!error) {
 		engine->address->incarnation = engine->incarnation;
 		engine->address->count = engine->rails;
-		engine->groups = 1;
+		engine->groups = wf_layout_groups(&engine->layout);
 		error = open_pools(engine);
 	}
 	if (!error)
@@ -267,9 +273,14 @@ int wf_engine_close(struct weft_engine *engine)
 	drain(engine);
 	for (struct wf_link *link = engine->queues.next; link != &engine->queues; link = link->next)
 		wf_queue_shut(wf_container(link, weft_queue, link));
+	/* All stop before any is taken apart: until then they may still tell each other things. */
+	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
+		wf_worker_stop(&engine->group[g].worker);
+	/* From here on this is the only thread. */
+	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
+		wf_group_discard_notes(&engine->group[g]);
 	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
 		wf_worker_close(&engine->group[g].worker);
-	/* From here on this is the only thread. */
 	free_queues(engine);
 	wf_handles_each(&engine->remotes, free_remote, NULL);
 	wf_handles_each(&engine->regions, free_region, NULL);
@@ -284,6 +295,7 @@ int wf_engine_close(struct weft_engine *engine)
 	wf_handles_destroy(&engine->peers);
 	wf_handles_destroy(&engine->regions);
 	wf_handles_destroy(&engine->remotes);
+	wf_layout_free(&engine->layout);
 	wf_nics_free(&engine->nics);
 	pthread_mutex_destroy(&engine->lock);
 	pthread_mutex_destroy(&engine->directory_lock);

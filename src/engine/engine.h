@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "engine/group.h"
+#include "engine/plan.h"
 #include "engine/queue.h"
 #include "rail/rail.h"
 
@@ -25,6 +26,7 @@ struct weft_engine {
 	char provider[32];
 
 	struct wf_nics nics;
+	struct wf_layout layout;
 	uint32_t rails, groups;
 	struct wf_group *group;
 	struct wf_seat **seat; /* by rail index */

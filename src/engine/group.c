@@ -275,6 +275,8 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 
 			rx->posted = false;
 			rx->bytes = (uint32_t)done[i].bytes;
+			if (group->leaving)
+				continue; /* the other workers may be gone */
 			if (done[i].status || frame_arrived(group, seat, rx))
 				wf_seat_receive_again(seat, rx);
 		} else if (wr->kind == WF_WR_SEND) {
@@ -408,6 +410,13 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 		wf_seat_post_receives(seat);
 	}
 	look_for_overdue(group, now_ns);
+	for (struct wf_link *link = group->lanes.next; group->engine->groups > 1 && link != &group->lanes;) {
+		struct wf_lane *lane = wf_container(link, struct wf_lane, link);
+
+		link = link->next;
+		if (!wf_list_empty(&lane->parts))
+			wf_lane_hand_over(lane);
+	}
 	wf_part_check_stopping(group, now_ns);
 	wf_timer_set(&group->worker.timers, timer, now_ns + next);
 }
@@ -484,6 +493,7 @@ static void on_stop(void *context)
 {
 	struct wf_group *group = context;
 
+	group->leaving = true;
 	say_bye(group);
 	wf_region_leave(group); /* before the domains close */
 	for (uint32_t i = 0; i < group->seats; i++)
@@ -517,6 +527,39 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	wf_list_init(&group->acking);
 	wf_list_init(&group->stopping);
 	return 0;
+}
+
+/* Notes nobody will read any more: free what they carry. */
+static void discard(struct wf_group *group, const struct wf_item *note)
+{
+	void *object = (void *)(uintptr_t)note->word[1], *value = (void *)(uintptr_t)note->word[2];
+
+	switch ((enum wf_note)note->word[0]) {
+	case WF_NOTE_HEARD:
+	case WF_NOTE_SEND:
+		free(value);
+		break;
+	case WF_NOTE_LANE_BOOK:
+		wf_book_put(value);
+		wf_handle_put(&group->engine->peers, ((struct wf_lane *)object)->peer->handle);
+		break;
+	case WF_NOTE_CREDIT:
+		wf_handle_put(&group->engine->peers, ((struct wf_peer *)object)->handle);
+		break;
+	default:
+		break;
+	}
+}
+
+void wf_group_discard_notes(struct wf_group *group)
+{
+	struct wf_item note;
+
+	while (group->worker.inbox.cells && wf_ring_pop(&group->worker.inbox, &note))
+		discard(group, &note);
+	for (uint32_t i = 0; i < group->deferred_count; i++)
+		discard(group, &group->deferred[i].note);
+	group->deferred_count = 0;
 }
 
 void wf_group_free(struct wf_group *group)

@@ -84,6 +84,7 @@ struct wf_group {
 	uint32_t seats;
 	struct wf_seat *seat;
 	uint32_t turn; /* which seat goes first */
+	bool leaving;  /* the engine closes */
 
 	uint32_t piece_count;
 	struct wf_piece *piece, *piece_free;
@@ -135,6 +136,7 @@ extern const struct wf_worker_ops wf_group_ops;
 
 int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t index, uint32_t seats);
 void wf_group_free(struct wf_group *group);
+void wf_group_discard_notes(struct wf_group *group); /* after its worker has stopped */
 
 /* To another group's worker, or to oneself at once when already there. Only on a worker thread. */
 void wf_group_tell(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value);

@@ -34,6 +34,10 @@ static bool claim(struct wf_part *part)
 
 	if (part->next < part->end)
 		return true;
+	if (part->gave_up)
+		return false;
+	if (part->spare || atomic_load_explicit(&transfer->spares, memory_order_relaxed))
+		return wf_spare_take(part);
 	if (atomic_load_explicit(&transfer->next_unit, memory_order_relaxed) >= transfer->units)
 		return false;
 	first = atomic_fetch_add_explicit(&transfer->next_unit, transfer->claim, memory_order_relaxed);
@@ -169,8 +173,12 @@ static void put_again(struct wf_piece *piece)
 
 static bool exhausted(struct wf_part *part)
 {
-	return !part->again && part->next >= part->end &&
-	       atomic_load_explicit(&part->transfer->next_unit, memory_order_relaxed) >= part->transfer->units;
+	struct wf_transfer *transfer = part->transfer;
+
+	if (part->again || part->next < part->end || part->spare)
+		return false;
+	return part->gave_up || (atomic_load_explicit(&transfer->next_unit, memory_order_relaxed) >= transfer->units &&
+				 !atomic_load_explicit(&transfer->spares, memory_order_relaxed));
 }
 
 /* The next piece of this lane for this rail; parts with nothing to give leave the list. */
@@ -184,6 +192,8 @@ static struct wf_piece *pull(struct wf_seat *seat, struct wf_lane *lane, struct 
 			if (!exhausted(part))
 				return NULL; /* the pool of pieces is empty: they come back with completions */
 			wf_list_remove(&part->link);
+			/* Other groups took it all before we came to it: nothing of ours will complete and say so. */
+			wf_part_maybe_done(lane->group, part);
 			continue;
 		}
 		if (!resolve(seat, path, piece, rma)) {
@@ -373,6 +383,8 @@ static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct
 	/* An immediate may have been counted already: posting it again could count it twice. */
 	if (++piece->attempts > ATTEMPTS || part->transfer->notify == WEFT_NOTIFY_COUNTED)
 		fail_transfer(group, part, seat, status);
+	else if (part->gave_up)
+		wf_part_hand_over(group, part);
 }
 
 void wf_piece_completed(struct wf_group *group, struct wf_piece *piece, int status)
@@ -419,9 +431,22 @@ void wf_part_start(struct wf_group *group, struct wf_transfer *transfer)
 	struct wf_part *part = &transfer->part[group->index];
 	struct wf_lane *lane = transfer->peer->lane[group->index];
 
+	if (part->alive) { /* already at it, and given more: not a part more */
+		atomic_fetch_sub(&transfer->parts_left, 1);
+		part->gave_up = false;
+		if (!part->stop_ns && !wf_link_linked(&part->link))
+			wf_list_append(&lane->parts, &part->link);
+		wf_lane_runnable(lane);
+		return;
+	}
 	*part = (struct wf_part){ .transfer = transfer, .lane = lane, .quantum = PART_QUANTUM, .alive = true };
 	wf_list_init(&part->link);
 	lane->alive++;
+	if (wf_transfer_why(transfer)) { /* stopped before we came to it */
+		part->stop_ns = wf_group_now(group);
+		wf_part_maybe_done(group, part);
+		return;
+	}
 	wf_list_append(&lane->parts, &part->link);
 	wf_lane_runnable(lane);
 }
@@ -457,6 +482,8 @@ void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer)
 		part->again = piece->next;
 		wf_group_give_piece(group, piece);
 	}
+	wf_spares_free(part->spare);
+	part->spare = NULL;
 	if (part->in_flight) {
 		wf_list_append(&group->stopping, &part->link);
 		wf_timer_set(&group->worker.timers, &group->housekeeping, part->stop_ns + 5 * WF_MS);

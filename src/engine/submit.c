@@ -125,7 +125,7 @@ static void set_groups(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
 
-	transfer->groups = engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1;
+	atomic_store(&transfer->groups, engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1);
 	/* A single group takes it whole; several claim a few pieces a rail at a time. */
 	transfer->claim = engine->groups == 1 ? transfer->units : 16 * (engine->rails / engine->groups + 1);
 }

@@ -146,6 +146,7 @@ static void put_references(struct wf_transfer *transfer)
 			wf_handle_put(&engine->remotes, transfer->slice[i].remote->handle);
 	}
 	transfer->slices = 0;
+	wf_spares_free(atomic_exchange(&transfer->spares, NULL));
 	if (transfer->peer) {
 		transfer->peer_handle = transfer->peer->handle;
 		atomic_fetch_sub(&transfer->peer->in_flight, 1);
@@ -279,7 +280,7 @@ static void start_parts(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
 	struct wf_group *home = home_of(transfer);
-	uint64_t groups = transfer->groups;
+	uint64_t groups = atomic_load(&transfer->groups);
 
 	if (!transfer->units) {
 		wf_transfer_parts_done(transfer);
@@ -367,7 +368,7 @@ void wf_transfer_stopped(struct wf_transfer *transfer)
 		return;
 	/* It ends when its last piece is off the NICs. Telling our own group may end it at once: read first. */
 	transfer->parts_told = true;
-	uint64_t groups = transfer->groups;
+	uint64_t groups = atomic_load(&transfer->groups);
 	struct wf_group *home = home_of(transfer);
 
 	for (uint32_t g = 0; g < engine->groups; g++)

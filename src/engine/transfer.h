@@ -38,6 +38,12 @@ struct wf_slice {
 	uint64_t first_unit;
 };
 
+/* Units that a group claimed and gave back. */
+struct wf_spare {
+	struct wf_spare *next;
+	uint64_t unit, units;
+};
+
 /* One group's share. Owned by the group's worker from PART until done. */
 struct wf_part {
 	struct wf_link link; /* lane->parts, or group->stopping */
@@ -50,7 +56,9 @@ struct wf_part {
 	uint64_t stop_ns; /* told to stop at; 0: not */
 	uint32_t in_flight;
 	uint32_t slice; /* where the cursor is */
+	struct wf_spare *spare; /* given back by others, ours to do */
 	bool alive;
+	bool gave_up; /* handed over: claims nothing any more */
 	bool unquiet; /* a posted piece was taken back on a provider that cannot promise it will not land */
 };
 
@@ -73,7 +81,8 @@ struct wf_transfer {
 	_Atomic uint64_t next_unit; /* groups claim from here */
 	uint64_t units, claim;
 	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
-	uint64_t groups; /* bit g: group g has a part */
+	_Atomic uint64_t groups; /* bit g: group g has a part */
+	_Atomic(struct wf_spare *) spares;
 	_Atomic uint32_t parts_left;
 	bool paged;
 	uint32_t slices;
@@ -147,6 +156,12 @@ void wf_message_delivered(struct wf_message *message);
 void wf_message_lost(struct wf_message *message); /* the epoch ended first */
 void wf_reply_arrived(struct wf_inbound *inbound);
 void wf_barrier_arrived(struct wf_inbound *inbound);
+
+/* handover.c: on a group's worker */
+bool wf_spare_take(struct wf_part *part); /* false: there is none */
+void wf_spares_free(struct wf_spare *spare);
+void wf_part_hand_over(struct wf_group *group, struct wf_part *part);
+void wf_lane_hand_over(struct wf_lane *lane); /* when none of its paths is up and another group's are */
 
 /* stripe.c: on a group's worker */
 void wf_part_start(struct wf_group *group, struct wf_transfer *transfer);

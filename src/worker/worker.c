@@ -179,7 +179,7 @@ int wf_worker_turn(struct wf_worker *worker)
 	return happened;
 }
 
-void wf_worker_close(struct wf_worker *worker)
+void wf_worker_stop(struct wf_worker *worker)
 {
 	uint64_t one = 1;
 
@@ -194,6 +194,12 @@ void wf_worker_close(struct wf_worker *worker)
 	} else {
 		worker->ops->stop(worker->context);
 	}
+}
+
+void wf_worker_close(struct wf_worker *worker)
+{
+	if (worker->wake_fd < 0)
+		return;
 	close(worker->wake_fd);
 	worker->wake_fd = -1;
 	wf_ring_destroy(&worker->inbox);

@@ -49,5 +49,6 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note);
 /* Manual progress: one turn. -EBUSY when another thread is in it. */
 int wf_worker_turn(struct wf_worker *worker);
-void wf_worker_close(struct wf_worker *worker); /* joins; ops->stop has run when it returns */
+void wf_worker_stop(struct wf_worker *worker);  /* joins; ops->stop has run when it returns. Notes may still be posted */
+void wf_worker_close(struct wf_worker *worker); /* frees what it had */
 #endif
