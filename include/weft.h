@@ -149,6 +149,10 @@ int weft_queue_fd(weft_queue *queue);
 
 /* Any region can be the local side of our own operations. */
 int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
+/* The same for memory that is in or near a GPU (its PCI address, "0000:53:00.0") or a NUMA node ("numa:1"): operations
+ * from and to it use the rails near it. NULL: as weft_region_register(). -ENOENT when no group is near that. */
+int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, const char *near,
+			      weft_region *ret_region);
 /* -EBUSY while our own operations use it. Peers' operations on it fail from now on. */
 int weft_region_close(weft_engine *engine, weft_region region);
 /* The descriptor for peers: base, length, access, incarnation, a key for each rail. As weft_address() for *bytes. */
@@ -290,6 +294,8 @@ struct weft_info {
 	char provider[32], libfabric[16];
 };
 int weft_engine_info(weft_engine *engine, struct weft_info *ret_info);
+/* The configuration in effect, defaults filled in. Its texts live as long as the engine. */
+int weft_engine_config(weft_engine *engine, struct weft_config *ret_config);
 int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *ret_info);
 int weft_peer_info(weft_engine *engine, weft_peer peer, struct weft_peer_info *ret_info);
 

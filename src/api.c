@@ -136,7 +136,25 @@ void weft_event_release(struct weft_event *event)
 
 int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region)
 {
-	return engine && ret_region ? wf_region_register(engine, base, bytes, access, ret_region) : -EINVAL;
+	return weft_region_register_near(engine, base, bytes, access, NULL, ret_region);
+}
+
+int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, const char *near,
+			      weft_region *ret_region)
+{
+	uint64_t groups;
+	int group;
+
+	if (!engine || !ret_region)
+		return -EINVAL;
+	groups = engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1;
+	if (near) {
+		group = wf_layout_group_near(&engine->layout, near);
+		if (group < 0)
+			return group;
+		groups = UINT64_C(1) << group;
+	}
+	return wf_region_register(engine, base, bytes, access, groups, ret_region);
 }
 
 int weft_region_close(weft_engine *engine, weft_region region)
@@ -348,6 +366,14 @@ int weft_engine_info(weft_engine *engine, struct weft_info *ret_info)
 	snprintf(info.provider, sizeof(info.provider), "%s", engine->provider);
 	snprintf(info.libfabric, sizeof(info.libfabric), "%s", wf_rail_libfabric_version());
 	*ret_info = info;
+	return 0;
+}
+
+int weft_engine_config(weft_engine *engine, struct weft_config *ret_config)
+{
+	if (!engine || !ret_config)
+		return -EINVAL;
+	wf_engine_config(engine, ret_config);
 	return 0;
 }
 

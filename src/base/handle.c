@@ -197,3 +197,18 @@ void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *
 		wf_handle_put(handles, handle);
 	}
 }
+
+void wf_handles_purge(struct wf_handles *handles, void (*fn)(void *object))
+{
+	for (uint32_t number = 1; fn && number <= handles->slots; number++)
+		if (atomic_load(&slot_at(handles, number)->state) & REFERENCES)
+			fn(slot_at(handles, number)->object);
+	for (uint32_t number = 1; number <= handles->slots; number++) {
+		struct wf_handle_slot *slot = slot_at(handles, number);
+
+		if (!(atomic_load(&slot->state) & REFERENCES))
+			continue;
+		atomic_store(&slot->state, 0);
+		handles->release(slot->object);
+	}
+}

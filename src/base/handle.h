@@ -38,4 +38,6 @@ void *wf_handle_retire(struct wf_handles *handles, uint64_t handle);
 int wf_handle_retire_idle(struct wf_handles *handles, uint64_t handle);
 /* Calls fn for every live object, which is referenced meanwhile. */
 void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *context), void *context);
+/* At the very end, on the only thread left: fn, then release, for every object that still has references, live or not. */
+void wf_handles_purge(struct wf_handles *handles, void (*fn)(void *object));
 #endif

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,6 +143,48 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 	return wf_layout_make(config, &engine->nics, &engine->log, &engine->layout);
 }
 
+static int keep_config(const struct weft_config *config, struct weft_engine *engine)
+{
+	const char **texts[] = { &engine->config.provider, &engine->config.rails, &engine->config.avoid,
+				 &engine->config.topology };
+
+	engine->config = *config;
+	for (int i = 0; i < 4; i++)
+		if (*texts[i] && !(*texts[i] = strdup(*texts[i]))) {
+			for (int j = i; j < 4; j++)
+				*texts[j] = NULL;
+			return -ENOMEM;
+		}
+	return 0;
+}
+
+static void free_config(struct weft_config *config)
+{
+	free((void *)(uintptr_t)config->provider);
+	free((void *)(uintptr_t)config->rails);
+	free((void *)(uintptr_t)config->avoid);
+	free((void *)(uintptr_t)config->topology);
+}
+
+void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config)
+{
+	const struct wf_settings *settings = &engine->settings;
+
+	*ret_config = engine->config;
+	ret_config->size = sizeof(*ret_config);
+	ret_config->provider = engine->provider;
+	ret_config->max_rails = engine->rails;
+	ret_config->max_workers = wf_engine_is_manual(engine) ? 0 : engine->groups;
+	ret_config->max_transfers = settings->max_transfers;
+	ret_config->message_frames = settings->frames;
+	ret_config->max_message = settings->max_message;
+	ret_config->peer_window = settings->window_frames * WF_FRAME_BYTES;
+	ret_config->timeout_ns = settings->timeout_ns;
+	ret_config->heartbeat_ns = settings->heartbeat_ns;
+	ret_config->peer_limit_ns = settings->peer_limit_ns;
+	ret_config->rail_limit_ns = settings->rail_limit_ns;
+}
+
 int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_engine)
 {
 	struct weft_engine *engine = calloc(1, sizeof(*engine));
@@ -160,7 +203,9 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 	wf_handles_init(&engine->regions, wf_region_release);
 	wf_handles_init(&engine->remotes, wf_remote_release);
 	engine->address = calloc(1, sizeof(*engine->address));
-	error = engine->address ? read_settings(config, &engine->settings) : -ENOMEM;
+	error = engine->address ? keep_config(config, engine) : -ENOMEM;
+	if (!error)
+		error = read_settings(config, &engine->settings);
 	if (!error)
 		error = find_nics(config, engine);
 	if (!error) {
@@ -232,29 +277,9 @@ static void drain(struct weft_engine *engine)
 	}
 }
 
-static void free_peer(void *object, void *context)
+static void drop_inbound(void *peer)
 {
-	struct wf_peer *peer = object;
-
 	wf_channel_drop_inbound(peer); /* half a message holds a reference to its peer */
-	wf_handle_retire(&peer->engine->peers, peer->handle);
-	wf_handle_put(&peer->engine->peers, peer->handle);
-}
-
-static void free_region(void *object, void *context)
-{
-	struct wf_region *region = object;
-
-	wf_handle_retire(&region->engine->regions, region->handle);
-	wf_handle_put(&region->engine->regions, region->handle);
-}
-
-static void free_remote(void *object, void *context)
-{
-	struct wf_remote *remote = object;
-
-	wf_handle_retire(&remote->engine->remotes, remote->handle);
-	wf_handle_put(&remote->engine->remotes, remote->handle);
 }
 
 static void free_queues(struct weft_engine *engine)
@@ -265,6 +290,11 @@ static void free_queues(struct weft_engine *engine)
 		wf_list_remove(&queue->link);
 		wf_queue_free(queue);
 	}
+}
+
+/* The directory's nodes go; the peers in it are gone already. */
+static void leave_alone(void *peer)
+{
 }
 
 int wf_engine_close(struct weft_engine *engine)
@@ -282,9 +312,10 @@ int wf_engine_close(struct weft_engine *engine)
 	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
 		wf_worker_close(&engine->group[g].worker);
 	free_queues(engine);
-	wf_handles_each(&engine->remotes, free_remote, NULL);
-	wf_handles_each(&engine->regions, free_region, NULL);
-	wf_handles_each(&engine->peers, free_peer, NULL);
+	wf_handles_purge(&engine->remotes, NULL);
+	wf_handles_purge(&engine->regions, NULL);
+	wf_handles_purge(&engine->peers, drop_inbound);
+	tdestroy(engine->directory, leave_alone);
 	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
 		wf_group_free(&engine->group[g]);
 	wf_counters_close(engine);
@@ -299,6 +330,7 @@ int wf_engine_close(struct weft_engine *engine)
 	wf_nics_free(&engine->nics);
 	pthread_mutex_destroy(&engine->lock);
 	pthread_mutex_destroy(&engine->directory_lock);
+	free_config(&engine->config);
 	free(engine->group);
 	free(engine->seat);
 	free(engine->address);

@@ -20,6 +20,7 @@ struct wf_settings {
 
 struct weft_engine {
 	struct wf_settings settings;
+	struct weft_config config; /* as given, its texts our own copies */
 	struct wf_log log;
 	uint64_t incarnation;
 	_Atomic int closing;
@@ -52,6 +53,7 @@ struct weft_engine {
 
 int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_engine);
 int wf_engine_close(struct weft_engine *engine);
+void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config);
 int wf_engine_progress(struct weft_engine *engine);
 bool wf_engine_is_manual(const struct weft_engine *engine);
 /* Our address blob as it is now. */

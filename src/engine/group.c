@@ -530,9 +530,9 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 }
 
 /* Notes nobody will read any more: free what they carry. */
-static void discard(struct wf_group *group, const struct wf_item *note)
+static void discard(const struct wf_item *note)
 {
-	void *object = (void *)(uintptr_t)note->word[1], *value = (void *)(uintptr_t)note->word[2];
+	void *value = (void *)(uintptr_t)note->word[2];
 
 	switch ((enum wf_note)note->word[0]) {
 	case WF_NOTE_HEARD:
@@ -541,10 +541,6 @@ static void discard(struct wf_group *group, const struct wf_item *note)
 		break;
 	case WF_NOTE_LANE_BOOK:
 		wf_book_put(value);
-		wf_handle_put(&group->engine->peers, ((struct wf_lane *)object)->peer->handle);
-		break;
-	case WF_NOTE_CREDIT:
-		wf_handle_put(&group->engine->peers, ((struct wf_peer *)object)->handle);
 		break;
 	default:
 		break;
@@ -556,9 +552,9 @@ void wf_group_discard_notes(struct wf_group *group)
 	struct wf_item note;
 
 	while (group->worker.inbox.cells && wf_ring_pop(&group->worker.inbox, &note))
-		discard(group, &note);
+		discard(&note);
 	for (uint32_t i = 0; i < group->deferred_count; i++)
-		discard(group, &group->deferred[i].note);
+		discard(&group->deferred[i].note);
 	group->deferred_count = 0;
 }
 

@@ -68,7 +68,8 @@ void wf_region_release(void *object)
 	free(object);
 }
 
-int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region)
+int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
+		       weft_region *ret_region)
 {
 	struct wf_region *region;
 	uint64_t handle;
@@ -84,6 +85,7 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	region->base = base;
 	region->bytes = bytes;
 	region->access = access;
+	region->groups = groups;
 	/* The handle is also the key we wish for: no two regions of an engine's life share one. */
 	error = wf_handle_add(&engine->regions, region, &handle);
 	if (error) {

@@ -16,6 +16,7 @@ struct wf_region {
 	char *base;
 	uint64_t bytes;
 	uint32_t access;
+	uint64_t groups; /* bit g: its rails are near; all for host memory */
 	_Atomic int revoked;
 	struct wf_rail_memory memory[]; /* by rail index; each written by the worker that owns the rail */
 };
@@ -36,7 +37,9 @@ struct wf_remote {
 	} key[]; /* by the peer's rail index */
 };
 
-int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
+/* groups: bit g, the groups whose rails carry it. */
+int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
+		       weft_region *ret_region);
 int wf_region_close(struct weft_engine *engine, weft_region handle);
 int wf_region_revoke(struct weft_engine *engine, weft_region handle);
 int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob, size_t *bytes);

@@ -120,14 +120,17 @@ static void set_notify(struct wf_transfer *transfer, const struct weft_op *op)
 	transfer->message.data = transfer->payload;
 }
 
-/* Which groups carry it: all, since host memory is near none of them more than another. */
+/* Which groups carry it: those near the memory; for host memory that is all of them. */
 static void set_groups(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
+	uint64_t groups = 0;
 
-	atomic_store(&transfer->groups, engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1);
+	for (uint32_t i = 0; i < transfer->slices; i++)
+		groups |= transfer->slice[i].region->groups;
+	atomic_store(&transfer->groups, groups);
 	/* A single group takes it whole; several claim a few pieces a rail at a time. */
-	transfer->claim = engine->groups == 1 ? transfer->units : 16 * (engine->rails / engine->groups + 1);
+	transfer->claim = groups & (groups - 1) ? 16 * (engine->rails / engine->groups + 1) : transfer->units;
 }
 
 static int begin(struct wf_transfer *transfer, weft_transfer *ret)
