@@ -59,6 +59,8 @@ __attribute__((format(printf, 2, 3))) static void broke(struct bench_load *load,
 	va_start(list, format);
 	vsnprintf(load->error, sizeof load->error, format, list);
 	va_end(list);
+	/* What is still in flight need not wait for its deadline. */
+	weft_cancel_peer(load->engine, load->peer);
 }
 
 static void broke_event(struct bench_load *load, const char *what, const struct weft_event *event)

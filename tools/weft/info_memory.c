@@ -37,39 +37,49 @@ static uint64_t growth(uint64_t since)
 	return now > since ? now - since : 0;
 }
 
+/* Opens the next of them and sends its address. */
+static int offer_engine(const struct weft_config *config, struct cmd_control *control,
+			weft_engine **ret_engine, char *why, size_t room)
+{
+	size_t bytes = sizeof control->buffer;
+	int rc = cmd_transport_open(config, ret_engine, why, room);
+
+	bench_signals_ignore();
+	if (rc == 0)
+		rc = weft_address(*ret_engine, control->buffer, &bytes);
+	if (rc == 0)
+		rc = cmd_control_send(control, CMD_FRAME_ADDRESS, control->buffer, bytes, OPEN_NS);
+	return rc;
+}
+
 int info_peers_serve(int fd, const struct cmd_transport_options *options, uint64_t count)
 {
-	struct cmd_control *control = malloc(sizeof *control);
+	static struct cmd_control control;
+	weft_engine **engines = calloc(count + 1, sizeof(weft_engine *));
 	struct cmd_transport transport;
 	struct weft_config config;
 	char why[600] = "";
-	int rc = control ? cmd_control_open(control, fd) : -ENOMEM;
+	int rc = engines ? cmd_control_open(&control, fd) : -ENOMEM;
 
 	if (rc == 0)
 		rc = cmd_transport_choose(options, &transport, why, sizeof why);
-	if (rc < 0)
-		return CMD_FAILED;
-	cmd_transport_config(options, &transport, &config);
-	for (uint64_t i = 0; rc == 0 && i < count; i++) {
-		weft_engine *engine;
-		size_t bytes = sizeof control->buffer;
-		rc = cmd_transport_open(&config, &engine, why, sizeof why);
-		bench_signals_ignore();
-		if (rc == 0)
-			rc = weft_address(engine, control->buffer, &bytes);
-		if (rc == 0)
-			rc = cmd_control_send(control, CMD_FRAME_ADDRESS, control->buffer, bytes, OPEN_NS);
-		/* They stay open until the process ends: what closing costs is nobody's question here. */
-	}
+	if (rc == 0)
+		cmd_transport_config(options, &transport, &config);
+	for (uint64_t i = 0; rc == 0 && i < count; i++)
+		rc = offer_engine(&config, &control, &engines[i], why, sizeof why);
 	if (rc < 0) {
-		cmd_control_send_error(control, rc, why[0] ? why : weft_strerror(rc));
-		return CMD_FAILED;
+		cmd_control_send_error(&control, rc, why[0] ? why : weft_strerror(rc));
+	} else {
+		/* Whatever arrives now is the end. */
+		struct pollfd waiting = { .fd = fd, .events = POLLIN };
+		while (poll(&waiting, 1, -1) < 0 && errno == EINTR)
+			;
 	}
-	/* Whatever arrives now is the end. */
-	struct pollfd waiting = { .fd = fd, .events = POLLIN };
-	while (poll(&waiting, 1, -1) < 0 && errno == EINTR)
-		;
-	return CMD_OK;
+	/* Shared memory's files would outlive a process that does not close. */
+	for (uint64_t i = 0; engines && i < count && engines[i]; i++)
+		weft_close(engines[i]);
+	free(engines);
+	return rc < 0 ? CMD_FAILED : CMD_OK;
 }
 
 static int start_peers(const struct info *info, uint64_t count, pid_t *ret_child, int *ret_fd)
