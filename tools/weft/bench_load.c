@@ -63,17 +63,19 @@ __attribute__((format(printf, 2, 3))) static void broke(struct bench_load *load,
 	weft_cancel_peer(load->engine, load->peer);
 }
 
+/* What happened, in the provider's words where they add something, on which rail, and what to do. */
 static void broke_event(struct bench_load *load, const char *what, const struct weft_event *event)
 {
-	char text[256];
 	const struct weft_error *error = event->error;
-	cmd_describe_error(event->status, text, sizeof text);
-	if (error)
-		broke(load, "%s: %s%s%s%s%s%s%s%s", what, text, error->text[0] ? ": " : "", error->text,
-		      error->rail[0] ? " (rail " : "", error->rail, error->rail[0] ? ")" : "",
-		      error->hint ? "; " : "", error->hint ? error->hint : "");
-	else
-		broke(load, "%s: %s", what, text);
+	const char *short_text = weft_strerror(event->status), *hint = weft_error_hint(event->status);
+	const char *text = error ? error->text : "", *rail = error ? error->rail : "";
+
+	if (error && error->hint)
+		hint = error->hint;
+	if (strncmp(text, short_text, strlen(short_text)) == 0)
+		text = "";
+	broke(load, "%s: %s%s%s%s%s%s%s%s", what, short_text, text[0] ? ": " : "", text,
+	      rail[0] ? " (rail " : "", rail, rail[0] ? ")" : "", hint ? "; " : "", hint ? hint : "");
 }
 
 static int submit_region(struct bench_load *load, const struct weft_op *op, const uint32_t *to,

@@ -82,8 +82,8 @@ void cmd_reap(pid_t child, bool ended_badly, char *why, size_t room)
 			kill(child, SIGKILL);
 			wait_for(child, &status, 2 * SECOND);
 		}
-		if (!ended_badly)
-			snprintf(why, room, "the peer process (pid %d) did not end by itself", (int)child);
+		snprintf(why, room, "the peer process (pid %d) did not respond and was ended by force",
+			 (int)child);
 		return;
 	}
 	if (WIFSIGNALED(status))
