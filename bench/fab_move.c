@@ -1,0 +1,186 @@
+/* The bare posting loop: everything here is on the measured path, so it does only what the provider needs. */
+#include "fab.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void stop_on_error(struct fab_rail *rail, ssize_t rc)
+{
+	struct fi_cq_err_entry error;
+
+	if (rc == -FI_EAVAIL) {
+		memset(&error, 0, sizeof error);
+		fi_cq_readerr(rail->cq, &error, 0);
+		fprintf(stderr, "%s: an operation failed: %s\n", program_invocation_short_name,
+			fi_cq_strerror(rail->cq, error.prov_errno, error.err_data, NULL, 0));
+		exit(1);
+	}
+	fab_check(rc, "fi_cq_read");
+}
+
+/* The pages of one operation: usually one. */
+static inline unsigned gather(struct fab_load *load, struct fab_rail *rail, struct iovec *local,
+			      struct fi_rma_iov *remote)
+{
+	size_t bytes = load->page_bytes;
+	unsigned n = load->left < load->iovs ? (unsigned)load->left : load->iovs;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t at = load->next;
+
+		local[i].iov_base = load->fab->memory + load->from[at] * bytes;
+		local[i].iov_len = bytes;
+		remote[i].addr = rail->base + load->to[at] * bytes;
+		remote[i].len = bytes;
+		remote[i].key = rail->key;
+		load->next = at + 1 < load->count ? at + 1 : 0;
+	}
+	return n;
+}
+
+static inline void fill(struct fab_load *load, struct fab_rail *rail)
+{
+	struct iovec local[FAB_IOVS];
+	struct fi_rma_iov remote[FAB_IOVS];
+	void *desc[FAB_IOVS] = { rail->desc, rail->desc, rail->desc, rail->desc };
+	struct fi_msg_rma message = { .msg_iov = local, .desc = desc, .rma_iov = remote, .addr = rail->peer };
+	unsigned room = load->depth - rail->in_flight;
+
+	/* A full batch or nothing, unless the rail is about to run dry. */
+	if (room < load->batch && rail->in_flight > load->depth / 2)
+		return;
+	if (room > load->batch)
+		room = load->batch;
+	for (; room && load->left; room--) {
+		uint64_t next = load->next;
+		unsigned n = gather(load, rail, local, remote);
+		bool more = room > 1 && load->left > n;
+
+		message.iov_count = message.rma_iov_count = n;
+		message.context = rail->idle ? rail->idle[rail->idle_count - 1] : NULL;
+		ssize_t rc = fi_writemsg(rail->ep, &message, rail->flags | (more ? FI_MORE : 0));
+		if (rc == -FI_EAGAIN) {
+			load->next = next;
+			return;
+		}
+		fab_check(rc, "fi_writemsg");
+		if (rail->idle)
+			rail->idle_count--;
+		if (load->left != UINT64_MAX)
+			load->left -= n;
+		load->posted += n;
+		rail->in_flight++;
+	}
+}
+
+static inline uint64_t drain(struct fab_rail *rail)
+{
+	struct fi_cq_data_entry entry[FAB_BATCH];
+	ssize_t got = fi_cq_read(rail->cq, entry, FAB_BATCH);
+
+	if (got == -FI_EAGAIN)
+		return 0;
+	if (got < 0)
+		stop_on_error(rail, got);
+	for (ssize_t i = 0; rail->idle && i < got; i++)
+		rail->idle[rail->idle_count++] = entry[i].op_context;
+	rail->in_flight -= (unsigned)got;
+	return (uint64_t)got;
+}
+
+uint64_t fab_turn(struct fab_load *load)
+{
+	struct fab *fab = load->fab;
+	uint64_t done = 0;
+
+	for (int i = 0; i < fab->rails; i++) {
+		fill(load, &fab->rail[i]);
+		done += drain(&fab->rail[i]);
+	}
+	return done;
+}
+
+bool fab_busy(const struct fab *fab)
+{
+	for (int i = 0; i < fab->rails; i++)
+		if (fab->rail[i].in_flight)
+			return true;
+	return false;
+}
+
+void fab_warm(struct fab_load *load)
+{
+	uint64_t deadline = fab_now_ns() + 10000000000u;
+	struct fab_load one = *load;
+
+	one.depth = one.batch = 1;
+	for (int i = 0; i < load->fab->rails; i++) {
+		struct fab_rail *rail = &load->fab->rail[i];
+
+		one.left = 1;
+		while (one.left || rail->in_flight) {
+			fill(&one, rail);
+			drain(rail);
+			if (fab_now_ns() > deadline)
+				fab_check(-FI_ETIMEDOUT, "opening the path");
+		}
+	}
+}
+
+uint64_t fab_attend(struct fab *fab)
+{
+	struct fi_cq_data_entry entry[FAB_BATCH];
+	uint64_t seen = 0;
+
+	for (int i = 0; i < fab->rails; i++) {
+		ssize_t got = fi_cq_read(fab->rail[i].cq, entry, FAB_BATCH);
+
+		if (got > 0)
+			seen += (uint64_t)got;
+		else if (got != -FI_EAGAIN)
+			stop_on_error(&fab->rail[i], got);
+	}
+	return seen;
+}
+
+void fab_receive(struct fab *fab, unsigned slot)
+{
+	char *buffer = fab->messages + slot * FAB_MESSAGE;
+
+	fab_check(fi_recv(fab->rail[0].ep, buffer, FAB_MESSAGE, fi_mr_desc(fab->message_mr), FI_ADDR_UNSPEC,
+			  &fab->receive[slot]),
+		  "fi_recv");
+}
+
+void fab_send(struct fab *fab, size_t bytes)
+{
+	struct fab_rail *rail = &fab->rail[0];
+	uint64_t deadline = 0;
+	ssize_t rc;
+
+	while ((rc = fi_inject(rail->ep, fab->messages + FAB_RECEIVES * FAB_MESSAGE, bytes, rail->peer)) ==
+	       -FI_EAGAIN) {
+		fi_cq_read(rail->cq, NULL, 0); /* what refuses needs progress */
+		if (!deadline)
+			deadline = fab_now_ns() + 10000000000u;
+		else if (fab_now_ns() > deadline)
+			fab_check(-FI_ETIMEDOUT, "sending");
+	}
+	fab_check(rc, "fi_inject");
+}
+
+bool fab_arrived(struct fab *fab)
+{
+	struct fi_cq_data_entry entry;
+	ssize_t got = fi_cq_read(fab->rail[0].cq, &entry, 1);
+
+	if (got == -FI_EAGAIN)
+		return false;
+	if (got < 0)
+		stop_on_error(&fab->rail[0], got);
+	if (!(entry.flags & FI_RECV))
+		return false;
+	fab_receive(fab, (unsigned)((struct fi_context2 *)entry.op_context - fab->receive));
+	return true;
+}

@@ -1,0 +1,31 @@
+/* raw: what it was asked to do, what came of it, and the two sides. */
+#ifndef BENCH_RAW_H
+#define BENCH_RAW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct raw_options {
+	const char *provider, *sim;
+	size_t page_bytes, region_bytes;
+	unsigned depth, batch, iovs;
+	double seconds;
+	int pin[2]; /* -1: wherever */
+	bool pingpong, json;
+};
+
+struct raw_result {
+	char provider[32];
+	int rails;
+	uint64_t pages, bytes;
+	double seconds, line_bps, p50_us, p99_us;
+	bool verified;
+};
+
+/* Each runs in a process of its own, with one end of a socket pair; both end the process on failure. */
+void raw_drive(const struct raw_options *options, int fd, struct raw_result *ret_result);
+void raw_target(const struct raw_options *options, int fd);
+void raw_side(const struct raw_options *options, int side); /* which core, and a limit on time */
+
+#endif

@@ -1,0 +1,253 @@
+/* raw's two sides: the one that writes and measures, and the one that is written to and checks. */
+#include "raw.h"
+#include "fab.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WARM_NS UINT64_C(200000000)
+enum { LOOK = 64, GIVE_WAY = 2000, SAMPLES = 1 << 20 };
+
+struct side {
+	const struct raw_options *options;
+	struct fab fab;
+	uint64_t slots;
+	uint32_t *from, *to; /* page k goes from from[k] to to[k], in this order, over and over */
+};
+
+static void tell(int fd, const void *data, size_t bytes)
+{
+	if (write(fd, data, bytes) != (ssize_t)bytes)
+		fab_check(-FI_ECONNABORTED, "telling the other side");
+}
+
+static void hear(int fd, void *data, size_t bytes)
+{
+	for (size_t got = 0; got < bytes;) {
+		ssize_t n = read(fd, (char *)data + got, bytes - got);
+
+		if (n <= 0)
+			fab_check(-FI_ECONNABORTED, "hearing from the other side");
+		got += (size_t)n;
+	}
+}
+
+static bool pending(int fd)
+{
+	struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+	return poll(&ready, 1, 0) > 0;
+}
+
+/* Spinning is fastest while both sides have a core; when they do not, it must not starve the other. */
+static void idle(unsigned *turns, bool nothing)
+{
+	*turns = nothing ? *turns + 1 : 0;
+	if (*turns > GIVE_WAY)
+		sched_yield();
+}
+
+static uint64_t mark(uint64_t page)
+{
+	return (page + 1) * 0x9e3779b97f4a7c15u;
+}
+
+static void open_side(struct side *side, const struct raw_options *options, int fd, bool target)
+{
+	struct fab_card *card = calloc(1, sizeof *card);
+	uint64_t step = options->page_bytes;
+
+	side->options = options;
+	side->slots = options->region_bytes / step;
+	side->from = malloc(side->slots * sizeof *side->from);
+	side->to = malloc(side->slots * sizeof *side->to);
+	if (!card || !side->from || !side->to)
+		fab_check(-FI_ENOMEM, "memory");
+	fab_shuffle(side->from, side->slots, 1);
+	fab_shuffle(side->to, side->slots, 2);
+	fab_open(&side->fab, options->provider, options->region_bytes);
+	memset(side->fab.memory, target ? 0 : 1, options->region_bytes);
+	for (uint64_t i = 0; !target && step >= 8 && i < side->slots; i++) {
+		uint64_t value = mark(i);
+
+		memcpy(side->fab.memory + i * step, &value, sizeof value);
+		memcpy(side->fab.memory + (i + 1) * step - sizeof value, &value, sizeof value);
+	}
+	fab_card(&side->fab, card);
+	tell(fd, card, sizeof *card);
+	hear(fd, card, sizeof *card);
+	fab_meet(&side->fab, card);
+	for (unsigned i = 0; options->pingpong && i < FAB_RECEIVES; i++)
+		fab_receive(&side->fab, i);
+	/* Nobody starts before both can receive. */
+	tell(fd, "", 1);
+	hear(fd, card, 1);
+	free(card);
+}
+
+static void close_side(struct side *side)
+{
+	fab_close(&side->fab);
+	free(side->from);
+	free(side->to);
+}
+
+/* From nothing in flight to nothing in flight, so that every page posted was delivered. Returns ns. */
+static uint64_t run_pages(struct fab_load *load, uint64_t duration_ns)
+{
+	uint64_t start = fab_now_ns(), seen = 0;
+	unsigned turns = 0;
+
+	load->posted = 0;
+	load->left = UINT64_MAX;
+	for (;;) {
+		uint64_t done = fab_turn(load);
+
+		idle(&turns, !done);
+		seen += done;
+		if (seen < LOOK && turns < LOOK)
+			continue;
+		seen = 0;
+		if (fab_now_ns() - start >= duration_ns)
+			break;
+	}
+	load->left = 0;
+	while (fab_busy(load->fab))
+		idle(&turns, !fab_turn(load));
+	return fab_now_ns() - start;
+}
+
+static void drive_pages(struct side *side, struct raw_result *result)
+{
+	const struct raw_options *options = side->options;
+	uint64_t depth = options->depth < side->fab.queue_ops ? options->depth : side->fab.queue_ops;
+	struct fab_load load = { .fab = &side->fab,
+				 .page_bytes = options->page_bytes,
+				 .from = side->from,
+				 .to = side->to,
+				 .count = side->slots,
+				 .depth = (unsigned)depth,
+				 .batch = options->batch,
+				 .iovs = options->iovs };
+
+	/* No more than half of it waits for its batch, or the rail runs dry. */
+	if (load.batch > (load.depth + 1) / 2)
+		load.batch = (load.depth + 1) / 2;
+	fab_warm(&load);
+	run_pages(&load, WARM_NS);
+	load.next = 0; /* the marks are checked from the first page on */
+	result->seconds = (double)run_pages(&load, (uint64_t)(options->seconds * 1e9)) / 1e9;
+	result->pages = load.posted;
+	result->bytes = result->pages * options->page_bytes;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+static void drive_pingpong(struct side *side, struct raw_result *result)
+{
+	const struct raw_options *options = side->options;
+	uint32_t *samples = malloc(SAMPLES * sizeof *samples);
+	uint64_t before = fab_now_ns(), now = before, warm = before + WARM_NS, count = 0;
+	uint64_t end = warm + (uint64_t)(options->seconds * 1e9);
+	unsigned turns = 0;
+
+	if (!samples)
+		fab_check(-FI_ENOMEM, "memory");
+	while (now < end && count < SAMPLES) {
+		fab_send(&side->fab, options->page_bytes);
+		while (!fab_arrived(&side->fab))
+			idle(&turns, true);
+		turns = 0;
+		now = fab_now_ns();
+		if (before >= warm)
+			samples[count++] = now - before > UINT32_MAX ? UINT32_MAX : (uint32_t)(now - before);
+		before = now;
+	}
+	qsort(samples, count, sizeof *samples, ascending);
+	result->pages = count;
+	result->bytes = count * options->page_bytes;
+	result->seconds = (double)(now - warm) / 1e9;
+	result->p50_us = count ? samples[count / 2] / 1e3 : 0;
+	result->p99_us = count ? samples[count * 99 / 100] / 1e3 : 0;
+	free(samples);
+}
+
+void raw_drive(const struct raw_options *options, int fd, struct raw_result *result)
+{
+	struct side *side = calloc(1, sizeof *side);
+	uint64_t wrong;
+
+	if (!side)
+		fab_check(-FI_ENOMEM, "memory");
+	raw_side(options, 0);
+	open_side(side, options, fd, false);
+	snprintf(result->provider, sizeof result->provider, "%s", side->fab.provider);
+	result->rails = side->fab.rails;
+	result->line_bps = side->fab.line_bps;
+	if (options->pingpong)
+		drive_pingpong(side, result);
+	else
+		drive_pages(side, result);
+	tell(fd, &result->pages, sizeof result->pages);
+	hear(fd, &wrong, sizeof wrong);
+	if (wrong && wrong != UINT64_MAX) {
+		fprintf(stderr, "raw: %llu pages arrived wrong\n", (unsigned long long)wrong);
+		exit(1);
+	}
+	result->verified = wrong == 0;
+	close_side(side);
+	free(side);
+}
+
+/* Each place is always written from the same page, so its marks are known; only the first lap may be short.
+ */
+static uint64_t count_wrong(struct side *side, uint64_t pages)
+{
+	uint64_t step = side->options->page_bytes, wrong = 0;
+
+	for (uint64_t k = 0; k < side->slots && k < pages; k++) {
+		uint64_t value = mark(side->from[k]);
+		const char *page = side->fab.memory + side->to[k] * step;
+
+		wrong += memcmp(page, &value, sizeof value) || memcmp(page + step - 8, &value, sizeof value);
+	}
+	return wrong;
+}
+
+void raw_target(const struct raw_options *options, int fd)
+{
+	struct side *side = calloc(1, sizeof *side);
+	uint64_t turn = 0, pages, wrong = UINT64_MAX;
+	unsigned turns = 0;
+
+	if (!side)
+		fab_check(-FI_ENOMEM, "memory");
+	raw_side(options, 1);
+	open_side(side, options, fd, true);
+	while (++turn % 1024 || !pending(fd)) {
+		if (!options->pingpong) {
+			idle(&turns, !fab_attend(&side->fab));
+		} else if (fab_arrived(&side->fab)) {
+			fab_send(&side->fab, options->page_bytes);
+			turns = 0;
+		} else {
+			idle(&turns, true);
+		}
+	}
+	hear(fd, &pages, sizeof pages);
+	/* Simulated NICs that copy nothing, or only edges, have nothing to show. */
+	if (!options->pingpong && options->page_bytes >= 8 && !options->sim)
+		wrong = count_wrong(side, pages);
+	tell(fd, &wrong, sizeof wrong);
+	close_side(side);
+	free(side);
+}
