@@ -1,0 +1,282 @@
+/*
+ * Operations that cannot go on: cancelled, or ended by their deadline. The peer is a manual engine that makes
+ * no progress while told to be quiet, so that what is in flight stays in flight.
+ */
+#include "support/peer.h"
+
+#include <string.h>
+
+#define BYTES (32u << 20)
+
+static struct pair pair;
+
+static int open_pair(void **state)
+{
+	struct weft_config there = side_config();
+
+	there.flags = WEFT_MANUAL_PROGRESS;
+	pair_open(&pair, NULL, &there, BYTES);
+	return 0;
+}
+
+static int close_pair(void **state)
+{
+	pair_close(&pair);
+	return 0;
+}
+
+static void quiet(bool on)
+{
+	peer_tell(&pair.there, COMMAND_QUIET, on);
+}
+
+static weft_transfer begin_write(uint64_t tag, uint64_t bytes, uint64_t timeout_ns)
+{
+	struct weft_write write = { pair.region, 0, pair.remote, 0, bytes };
+	struct weft_op op = { .queue = pair.here.queue, .tag = tag, .timeout_ns = timeout_ns };
+	weft_transfer transfer = 0;
+
+	assert_status(weft_write(pair.here.engine, &write, &op, &transfer), 0);
+	return transfer;
+}
+
+static weft_transfer begin_call(uint64_t tag, uint64_t timeout_ns)
+{
+	struct weft_op op = { .queue = pair.here.queue, .tag = tag, .timeout_ns = timeout_ns };
+	weft_transfer transfer = 0;
+
+	assert_status(weft_call(pair.here.engine, pair.peer, tag, "?", 1, &op, &transfer), 0);
+	return transfer;
+}
+
+static int reply_of(uint64_t tag)
+{
+	struct weft_event event;
+
+	wait_for_event(&pair.here, WEFT_EVENT_REPLY, tag, &event);
+	weft_event_release(&event);
+	return event.status;
+}
+
+/* Over shared memory a large write needs nothing of the peer's process: it may land while the peer is silent.
+ */
+static void assert_stopped(int status, int why)
+{
+	if (status || strcmp(transport->provider, "shm"))
+		assert_status(status, why);
+}
+
+/* After everything below: a write still works and its contents are right. */
+static void still_works(uint64_t seed)
+{
+	pattern_fill(pair.memory, 1u << 20, seed, 0);
+	assert_status(pair_write(&pair, 0, 0, 1u << 20), 0);
+	peer_check(&pair.there, pair.number, 0, 1u << 20, seed);
+}
+
+static void cancel_one(void **state)
+{
+	weft_transfer stuck, other;
+	int cancelled, status;
+
+	quiet(true);
+	stuck = begin_write(1, BYTES, WEFT_FOREVER);
+	other = begin_call(2, WEFT_FOREVER);
+	cancelled = weft_cancel(pair.here.engine, stuck);
+	assert_status(weft_cancel(pair.here.engine, stuck), -ENOENT);
+	status = end_of(&pair.here, 1);
+	assert_stopped(status, -ECANCELED);
+	assert_true(cancelled == (status ? 0 : -ENOENT));
+	assert_status(weft_cancel(pair.here.engine, stuck), -ENOENT);
+	assert_status(weft_cancel(pair.here.engine, other), 0);
+	assert_status(weft_cancel(pair.here.engine, other), -ENOENT);
+	assert_status(reply_of(2), -ECANCELED);
+	quiet(false);
+	still_works(1);
+}
+
+static void cancel_what_ended(void **state)
+{
+	weft_transfer transfer = begin_write(3, 4096, 0);
+
+	assert_status(end_of(&pair.here, 3), 0);
+	assert_status(weft_cancel(pair.here.engine, transfer), -ENOENT);
+	assert_status(weft_cancel(pair.here.engine, 0), -ENOENT);
+	assert_status(weft_cancel(pair.here.engine, UINT64_MAX), -ENOENT);
+	/* The slot's next user is not hit by the old number. */
+	for (uint64_t i = 0; i < 2000; i++) {
+		begin_write(10 + i, 64, 0);
+		assert_status(weft_cancel(pair.here.engine, transfer), -ENOENT);
+		assert_status(end_of(&pair.here, 10 + i), 0);
+	}
+}
+
+static void cancel_peer(void **state)
+{
+	quiet(true);
+	for (uint64_t i = 0; i < 20; i++)
+		begin_write(100 + i, 2u << 20, WEFT_FOREVER);
+	for (uint64_t i = 0; i < 20; i++)
+		begin_call(200 + i, WEFT_FOREVER);
+	assert_status(weft_cancel_peer(pair.here.engine, pair.peer), 0);
+	for (uint64_t i = 0; i < 20; i++)
+		assert_stopped(end_of(&pair.here, 100 + i), -ECANCELED);
+	for (uint64_t i = 0; i < 20; i++)
+		assert_status(reply_of(200 + i), -ECANCELED);
+	assert_status(weft_cancel_peer(pair.here.engine, pair.peer), 0); /* nothing left to cancel */
+	assert_status(weft_cancel_peer(pair.here.engine, 0), -ENOENT);
+	quiet(false);
+	still_works(2);
+}
+
+/* Cancelled at every moment of its life: it ends exactly once, well or cancelled, and contents of those that
+ * ended well are there. */
+static void cancel_races(void **state)
+{
+	for (uint64_t i = 0; i < 300; i++) {
+		weft_transfer transfer;
+		uint64_t bytes = i % 3 ? 70000 : 3000000, spin = now_ns() + i % 50 * 20000;
+		struct weft_event event;
+		int error, status;
+
+		pattern_fill(pair.memory, bytes, 1000 + i, 0);
+		transfer = begin_write(1000 + i, bytes, 0);
+		while (now_ns() < spin)
+			;
+		error = weft_cancel(pair.here.engine, transfer);
+		status = end_of(&pair.here, 1000 + i);
+		assert_true(error == 0 || error == -ENOENT);
+		assert_true(status == 0 || (status == -ECANCELED && !error));
+		if (!status)
+			peer_check(&pair.there, pair.number, 0, bytes, 1000 + i);
+		assert_int_equal(weft_queue_poll(pair.here.queue, &event, 1), 0);
+	}
+}
+
+static void cancel_scatter_and_expect(void **state)
+{
+	struct weft_write part[2] = { { pair.region, 0, pair.remote, 0, 8u << 20 },
+				      { pair.region, 0, pair.remote, 8u << 20, 8u << 20 } };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 5, .timeout_ns = WEFT_FOREVER };
+	weft_transfer transfer;
+	struct weft_event event;
+	int status;
+
+	quiet(true);
+	assert_status(weft_scatter(pair.here.engine, part, 2, &op, &transfer), 0);
+	status = weft_cancel(pair.here.engine, transfer);
+	assert_true(!status || status == -ENOENT);
+	assert_stopped(end_of(&pair.here, 5), -ECANCELED);
+	assert_status(weft_cancel(pair.here.engine, transfer), -ENOENT);
+	op.tag = 6;
+	assert_status(weft_expect(pair.here.engine, 77, 1, &op, &transfer), 0);
+	assert_status(weft_cancel(pair.here.engine, transfer), 0);
+	wait_for_event(&pair.here, WEFT_EVENT_COUNTED, 6, &event);
+	assert_status(event.status, -ECANCELED);
+	weft_event_release(&event);
+	op.tag = 7;
+	assert_status(weft_barrier(pair.here.engine, &pair.peer, 1, 99, &op, &transfer), 0);
+	assert_status(weft_cancel(pair.here.engine, transfer), 0);
+	assert_status(end_of(&pair.here, 7), -ECANCELED);
+	quiet(false);
+	still_works(3);
+}
+
+/* Every kind of operation against a silent peer ends by its deadline. */
+static void deadlines(void **state)
+{
+	struct weft_write write = { pair.region, 0, pair.remote, 0, BYTES };
+	struct weft_read read = { pair.remote, 0, pair.region, 0, 1u << 20 };
+	struct weft_pages pages = {
+		.page_bytes = 65536, .count = 400, .from = pair.region, .to = pair.remote
+	};
+	struct weft_op op = { .queue = pair.here.queue, .timeout_ns = 150 * MS };
+	struct weft_event event;
+	uint8_t *large = (uint8_t *)pair.memory;
+
+	quiet(true);
+	op.tag = 20;
+	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+	op.tag = 21;
+	assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
+	op.tag = 22;
+	assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
+	op.tag = 23;
+	assert_status(weft_scatter(pair.here.engine, &write, 1, &op, NULL), 0);
+	op.tag = 24;
+	assert_status(weft_send(pair.here.engine, pair.peer, 0, large, 4u << 20, &op, NULL), 0);
+	op.tag = 25;
+	assert_status(weft_barrier(pair.here.engine, &pair.peer, 1, 5, &op, NULL), 0);
+	op.tag = 26;
+	assert_status(weft_expect(pair.here.engine, 5, 1, &op, NULL), 0);
+	begin_call(27, 150 * MS);
+	for (uint64_t tag = 20; tag <= 25; tag++) {
+		wait_for_event(&pair.here, WEFT_EVENT_END, tag, &event);
+		if (tag < 24)
+			assert_stopped(event.status, -ETIMEDOUT);
+		else
+			assert_status(event.status, -ETIMEDOUT);
+		if (!event.status)
+			continue;
+		assert_non_null(event.error);
+		assert_true(event.error->text[0] != 0);
+		assert_true(event.error->scope != WEFT_SCOPE_NONE);
+		weft_event_release(&event);
+	}
+	wait_for_event(&pair.here, WEFT_EVENT_COUNTED, 26, &event);
+	assert_status(event.status, -ETIMEDOUT);
+	weft_event_release(&event);
+	assert_status(reply_of(27), -ETIMEDOUT);
+	quiet(false);
+	still_works(4);
+}
+
+/* What is promised of memory: once a stopped write is said to be quiescent, nothing more of it lands. */
+static void quiescent_after_a_stop(void **state)
+{
+	struct weft_event event;
+
+	peer_fill(&pair.there, pair.number, 0, BYTES, 50);
+	pattern_fill(pair.memory, BYTES, 51, 0);
+	quiet(true);
+	begin_write(30, BYTES, 100 * MS);
+	wait_for_event(&pair.here, WEFT_EVENT_END, 30, &event);
+	assert_stopped(event.status, -ETIMEDOUT);
+	weft_event_release(&event);
+	if (!event.status ||
+	    !event.quiescent) { /* it landed, or the provider cannot promise it, and says so */
+		quiet(false);
+		return;
+	}
+	/* The source is ours again: what we put there now must never show at the peer. */
+	pattern_fill(pair.memory, BYTES, 52, 0);
+	quiet(false);
+	assert_status(pair_write(&pair, 0, 0, 1), 0); /* a round trip: what was under way has arrived */
+	for (uint64_t at = 1; at + 4096 <= BYTES; at += 4096) {
+		uint64_t old = peer_tell(&pair.there, COMMAND_DIFFERS, pair.number, at, 64, 50, at);
+		uint64_t sent = peer_tell(&pair.there, COMMAND_DIFFERS, pair.number, at, 64, 51, at);
+
+		assert_true(old == 64 || sent == 64);
+	}
+	still_works(5);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(cancel_one),
+		cmocka_unit_test(cancel_what_ended),
+		cmocka_unit_test(cancel_peer),
+		cmocka_unit_test(cancel_races),
+		cmocka_unit_test(cancel_scatter_and_expect),
+		cmocka_unit_test(deadlines),
+		cmocka_unit_test(quiescent_after_a_stop),
+	};
+
+	return cmocka_run_group_tests_name("stop", tests, open_pair, close_pair);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
