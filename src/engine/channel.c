@@ -368,6 +368,7 @@ void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, cons
 		take_message(peer, frame, payload);
 		break;
 	case WF_FRAME_BYE:
+		wf_peer_send_plain(peer, WF_FRAME_BYE); /* they wait for it before they close */
 		wf_peer_down(peer, -EHOSTDOWN, "it said goodbye");
 		break;
 	}

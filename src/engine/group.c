@@ -17,6 +17,7 @@
 #define FRAMES_OUT        64u /* and 16 more for each rail */
 #define HOUSEKEEPING_NS   (100 * WF_MS)
 #define STOPPING_CHECK_NS (5 * WF_MS)
+#define GOODBYE_NS        (50 * WF_MS)
 
 uint64_t wf_group_now(const struct wf_group *group)
 {
@@ -253,6 +254,8 @@ static void immediate_arrived(struct wf_group *group, uint32_t immediate)
 	wf_group_tell(group, counter, WF_NOTE_COUNTED, (void *)(uintptr_t)immediate, 1);
 }
 
+static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx);
+
 static int read_completions(struct wf_group *group, struct wf_seat *seat)
 {
 	struct wf_completion done[COMPLETIONS];
@@ -275,8 +278,11 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 
 			rx->posted = false;
 			rx->bytes = (uint32_t)done[i].bytes;
-			if (group->leaving)
-				continue; /* the other workers may be gone */
+			if (group->leaving) { /* the other workers may be gone */
+				if (!done[i].status)
+					frame_while_leaving(group, rx);
+				continue;
+			}
 			if (done[i].status || frame_arrived(group, seat, rx))
 				wf_seat_receive_again(seat, rx);
 		} else if (wr->kind == WF_WR_SEND) {
@@ -340,24 +346,20 @@ static bool on_in_flight(void *context)
 	       group->deferred_count;
 }
 
-static int on_sleep_fds(void *context, int *fds)
+static bool on_can_sleep(void *context)
 {
 	struct wf_group *group = context;
-	int count = 0;
 
 	/* Pieces or frames that a rail refused are tried again, not waited for. */
 	if (!wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) || group->deferred_count)
-		return -EAGAIN;
+		return false;
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];
 
-		if (!seat->up)
-			continue;
-		if (!seat->limits.waits || wf_rail_try_wait(seat->rail) || count == WF_WORKER_MAX_FDS - 1)
-			return -EAGAIN;
-		fds[count++] = wf_rail_wait_fd(seat->rail);
+		if (seat->up && (!seat->limits.waits || wf_rail_try_wait(seat->rail)))
+			return false;
 	}
-	return count;
+	return true;
 }
 
 /* ---- housekeeping: what no completion tells ---- */
@@ -474,19 +476,49 @@ static int on_start(void *context)
 	return 0;
 }
 
-static void say_bye(struct wf_group *group)
+/* While we leave only goodbyes matter. */
+static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx)
 {
+	struct wf_frame frame;
+	struct wf_peer *peer;
+
+	if (wf_frame_unpack(rx->buffer, rx->bytes, &frame) || frame.kind != WF_FRAME_BYE ||
+	    !(peer = wf_handle_get(&group->engine->peers, frame.to_peer)))
+		return;
+	atomic_store(&peer->state, WF_PEER_DOWN);
+	wf_handle_put(&group->engine->peers, peer->handle);
+}
+
+static bool someone_is_up(struct wf_group *group, bool say)
+{
+	bool any = false;
+
 	for (struct wf_link *link = group->lanes.next; link != &group->lanes; link = link->next) {
 		struct wf_peer *peer = wf_container(link, struct wf_lane, link)->peer;
 
-		if (peer->home == group && atomic_load(&peer->state) == WF_PEER_UP)
+		if (peer->home != group || atomic_load(&peer->state) != WF_PEER_UP)
+			continue;
+		any = true;
+		if (say)
 			wf_peer_send_plain(peer, WF_FRAME_BYE);
 	}
-	/* A short while for the byes to leave; the peers' heartbeats find out otherwise. */
-	for (uint64_t limit = wf_now_ns() + 20 * WF_MS; group->on_nic && wf_now_ns() < limit;)
+	return any;
+}
+
+/* Peers answer a goodbye with theirs before they forget us, so that nothing is on its way to our endpoints when they
+ * close. One that does not answer in time finds out by its heartbeat. */
+static void say_bye(struct wf_group *group)
+{
+	uint64_t limit = wf_now_ns() + GOODBYE_NS;
+	bool said = false;
+
+	do {
 		for (uint32_t i = 0; i < group->seats; i++)
 			if (group->seat[i].up)
 				read_completions(group, &group->seat[i]);
+		someone_is_up(group, !said);
+		said = true;
+	} while ((group->on_nic || someone_is_up(group, false)) && wf_now_ns() < limit);
 }
 
 static void on_stop(void *context)
@@ -505,7 +537,7 @@ const struct wf_worker_ops wf_group_ops = {
 	.note = on_note,
 	.turn = on_turn,
 	.in_flight = on_in_flight,
-	.sleep_fds = on_sleep_fds,
+	.can_sleep = on_can_sleep,
 	.stop = on_stop,
 };
 

@@ -17,6 +17,7 @@
 #define REOPEN_LAST_NS  (5 * WF_S)
 
 static void reopen_later(struct wf_timer *timer, uint64_t now_ns);
+static void watch(struct wf_seat *seat);
 
 static int make_receives(struct wf_seat *seat)
 {
@@ -60,6 +61,7 @@ int wf_seat_open(struct wf_seat *seat)
 	error = wf_engine_rail_address(engine, seat);
 	if (error)
 		return error;
+	watch(seat);
 	wf_seat_post_receives(seat);
 	seat->last_ok_ns = seat->opened_ns = wf_now_ns();
 	atomic_store(&seat->up, 1);
@@ -76,6 +78,15 @@ void wf_seat_close(struct wf_seat *seat)
 	wf_rail_unregister(&seat->rx_memory);
 	wf_rail_close(seat->rail);
 	seat->rail = NULL;
+}
+
+/* The worker sleeps on the rail's descriptor where it has one. */
+static void watch(struct wf_seat *seat)
+{
+	int fd = seat->limits.waits ? wf_rail_wait_fd(seat->rail) : -1;
+
+	if (fd >= 0)
+		wf_worker_watch(&seat->group->worker, fd);
 }
 
 /* ---- receives ---- */
@@ -191,6 +202,7 @@ static void try_reopen(struct wf_seat *seat)
 	seat->limits = *wf_rail_limits(seat->rail);
 	atomic_fetch_add_explicit(&seat->count.reopened, 1, memory_order_relaxed);
 	atomic_store(&seat->up, 1);
+	watch(seat);
 	wf_seat_post_receives(seat);
 	tell_application(seat, WEFT_EVENT_RAIL_UP);
 	/* The new endpoint has a new address: a hello over it tells every peer. */

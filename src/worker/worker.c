@@ -3,9 +3,9 @@
 #include "base/time.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -13,7 +13,8 @@
 #define SPIN_NS       (50 * WF_US)  /* after the last thing that happened, before sleeping */
 #define NAP_FIRST_NS  (50 * WF_US)  /* rails without a wait object are looked at so often … */
 #define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
-#define NAP_LAST_NS   (2 * WF_MS)   /* … and so often when all is quiet */
+#define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
+#define NAP_LAST_NS   (5 * WF_MS)   /* … and so often when it has been for a second */
 #define SLEEP_LAST_NS (1000 * WF_MS)
 
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
@@ -64,36 +65,49 @@ static uint64_t nap_limit(struct wf_worker *worker, bool on_fds)
 		return NAP_BUSY_NS;
 	if (quiet / 4 < NAP_FIRST_NS)
 		return NAP_FIRST_NS;
-	return quiet / 4 > NAP_LAST_NS ? NAP_LAST_NS : quiet / 4;
+	if (quiet > WF_S)
+		return NAP_LAST_NS;
+	return quiet / 4 > NAP_QUIET_NS ? NAP_QUIET_NS : quiet / 4;
+}
+
+void wf_worker_watch(struct wf_worker *worker, int fd)
+{
+	/* Edge triggered: some providers leave theirs readable for good, and only what is new should wake us. What
+	 * happens between our last look and the sleep is an edge too, and is kept for it. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+
+	epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static void sleep_for(struct wf_worker *worker, uint64_t limit_ns)
+{
+	struct timespec timeout = { .tv_sec = (time_t)(limit_ns / WF_S), .tv_nsec = (long)(limit_ns % WF_S) };
+	struct epoll_event events[8];
+	uint64_t drained;
+	int got = epoll_pwait2(worker->epoll_fd, events, 8, &timeout, NULL);
+
+	if (got < 0 && errno == ENOSYS) /* before Linux 5.11: whole milliseconds */
+		got = epoll_wait(worker->epoll_fd, events, 8, (int)((limit_ns + WF_MS - 1) / WF_MS));
+	/* Nonblocking: nothing to drain is no error. */
+	if (got > 0 && read(worker->wake_fd, &drained, sizeof(drained)) < 0)
+		return;
 }
 
 static void nap(struct wf_worker *worker)
 {
-	struct pollfd fds[WF_WORKER_MAX_FDS];
-	int raw[WF_WORKER_MAX_FDS], count;
-	uint64_t limit, next, drained;
-	struct timespec timeout;
+	uint64_t limit, next;
 
 	atomic_store(&worker->sleeping, 1);
 	if (atomic_load(&worker->posted) != worker->taken || atomic_load(&worker->stopping)) {
 		atomic_store(&worker->sleeping, 0);
 		return;
 	}
-	count = worker->ops->sleep_fds(worker->context, raw);
-	limit = nap_limit(worker, count >= 0);
-	if (count < 0)
-		count = 0;
-	fds[0] = (struct pollfd){ .fd = worker->wake_fd, .events = POLLIN };
-	for (int i = 0; i < count; i++)
-		fds[i + 1] = (struct pollfd){ .fd = raw[i], .events = POLLIN };
+	limit = nap_limit(worker, worker->ops->can_sleep(worker->context));
 	next = wf_timers_next(&worker->timers);
 	if (next != WF_NEVER)
 		limit = next <= worker->now_ns ? 0 : limit < next - worker->now_ns ? limit : next - worker->now_ns;
-	timeout = (struct timespec){ .tv_sec = (time_t)(limit / WF_S), .tv_nsec = (long)(limit % WF_S) };
-	ppoll(fds, (nfds_t)count + 1, &timeout, NULL);
+	sleep_for(worker, limit);
 	atomic_store(&worker->sleeping, 0);
-	if ((fds[0].revents & POLLIN) && read(worker->wake_fd, &drained, sizeof(drained)) < 0)
-		return; /* nonblocking: nothing to drain is no error */
 }
 
 static void *loop(void *argument)
@@ -153,17 +167,17 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 	worker->now_ns = wf_now_ns();
 	wf_timers_init(&worker->timers, worker->now_ns);
 	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (worker->wake_fd < 0)
-		return -errno;
-	error = wf_ring_init(&worker->inbox, inbox);
+	worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	error = worker->wake_fd < 0 || worker->epoll_fd < 0 ? -errno : 0;
+	if (!error) {
+		wf_worker_watch(worker, worker->wake_fd);
+		error = wf_ring_init(&worker->inbox, inbox);
+	}
 	if (!error)
 		error = has_thread ? start_thread(worker) : ops->start(context);
 	worker->has_thread = has_thread;
-	if (error) {
-		close(worker->wake_fd);
-		wf_ring_destroy(&worker->inbox);
-		worker->wake_fd = -1;
-	}
+	if (error)
+		wf_worker_close(worker);
 	return error;
 }
 
@@ -201,6 +215,8 @@ void wf_worker_close(struct wf_worker *worker)
 	if (worker->wake_fd < 0)
 		return;
 	close(worker->wake_fd);
+	if (worker->epoll_fd >= 0)
+		close(worker->epoll_fd);
 	worker->wake_fd = -1;
 	wf_ring_destroy(&worker->inbox);
 }

@@ -12,14 +12,12 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#define WF_WORKER_MAX_FDS 65
-
 struct wf_worker_ops {
 	int (*start)(void *context); /* first on the thread, after pinning: 0 or a negative errno */
 	void (*note)(void *context, const struct wf_item *note);
 	int (*turn)(void *context, uint64_t now_ns); /* how much happened */
 	bool (*in_flight)(void *context);            /* something is on a NIC: stay close */
-	int (*sleep_fds)(void *context, int *fds);   /* descriptors that wake us, or -EAGAIN: do not sleep on them now */
+	bool (*can_sleep)(void *context);            /* whatever happens next shows on a watched descriptor */
 	void (*stop)(void *context);                 /* last on the thread */
 };
 
@@ -31,7 +29,7 @@ struct wf_worker {
 	pthread_t thread;
 	sem_t started;
 	int start_status;
-	int wake_fd;
+	int wake_fd, epoll_fd;
 	uint64_t now_ns;  /* as of this turn; the worker's own */
 	uint64_t idle_ns; /* since when nothing happened; 0: busy */
 	struct wf_timers timers;
@@ -45,6 +43,8 @@ struct wf_worker {
 
 int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, void *context, uint64_t inbox, int cpu,
 		   bool has_thread);
+/* A descriptor that becomes readable when there is something to do. Closing it ends the watch. On the worker. */
+void wf_worker_watch(struct wf_worker *worker, int fd);
 /* Any thread. False: the inbox is full. */
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note);
 /* Manual progress: one turn. -EBUSY when another thread is in it. */
