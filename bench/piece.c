@@ -1,0 +1,244 @@
+/*
+ * piece: what an engine costs for each 64 KiB piece above the bare loop, over simulated NICs that take no
+ * time and copy nothing. One process holds both sides and one thread drives; the receiving side is not
+ * touched in the measured part. The work is counted, not timed, so that instructions under valgrind are the
+ * same each time: scripts/piece-cost runs this with two lengths and takes the difference.
+ */
+#include "fab.h"
+#include "sim/setup.h"
+#include "weft.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { DEPTH = 16, SLOTS = 1024, EVENTS = 64, HOUR = 3600 };
+
+struct options {
+	const char *sim;
+	bool raw, json;
+	uint64_t pieces, page_bytes, pages;
+};
+
+struct pair {
+	weft_engine *near, *far;
+	weft_queue *queue, *far_queue;
+	weft_peer peer;
+	weft_region from, target;
+	weft_remote to;
+	char *memory;
+	uint64_t bytes;
+	uint32_t *from_index, *to_index;
+};
+
+static void check(int rc, const char *what)
+{
+	if (rc >= 0)
+		return;
+	fprintf(stderr, "piece: %s: %s\n", what, weft_strerror(rc));
+	exit(1);
+}
+
+static weft_engine *open_engine(void)
+{
+	struct weft_config config = WEFT_CONFIG_INIT;
+	weft_engine *engine;
+
+	config.provider = "simfab";
+	config.flags = WEFT_MANUAL_PROGRESS;
+	/* Under valgrind minutes pass and the far side is not driven: nothing is to be heard of it. */
+	config.heartbeat_ns = config.peer_limit_ns = config.rail_limit_ns = HOUR * WEFT_SECOND;
+	config.timeout_ns = HOUR * WEFT_SECOND;
+	check(weft_open(&config, &engine), "weft_open");
+	return engine;
+}
+
+static void join(struct pair *pair)
+{
+	static uint8_t blob[65536];
+	uint64_t deadline = fab_now_ns() + 60 * WEFT_SECOND;
+	struct weft_peer_info info = { 0 };
+	struct weft_event event;
+	size_t bytes = sizeof blob;
+
+	check(weft_address(pair->far, blob, &bytes), "weft_address");
+	check(weft_peer_add(pair->near, blob, bytes, &pair->peer), "weft_peer_add");
+	bytes = sizeof blob;
+	check(weft_region_export(pair->far, pair->target, blob, &bytes), "weft_region_export");
+	check(weft_remote_import(pair->near, pair->peer, blob, bytes, &pair->to), "weft_remote_import");
+	/* Past "up": what is left of opening paths must not be counted. */
+	for (uint64_t turn = 0; !info.up || turn < 20000; turn += info.up) {
+		weft_progress(pair->near);
+		weft_progress(pair->far);
+		while (weft_queue_poll(pair->queue, &event, 1) > 0 ||
+		       weft_queue_poll(pair->far_queue, &event, 1) > 0)
+			weft_event_release(&event);
+		if (!info.up && !weft_peer_info(pair->near, pair->peer, &info) && fab_now_ns() > deadline)
+			check(-ETIMEDOUT, "waiting for the peer");
+	}
+}
+
+static void open_pair(struct pair *pair, const struct options *options)
+{
+	pair->bytes = SLOTS * options->page_bytes;
+	pair->memory =
+	    mmap(NULL, 2 * pair->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (pair->memory == MAP_FAILED)
+		check(-ENOMEM, "memory");
+	pair->near = open_engine();
+	pair->far = open_engine();
+	check(weft_queue_open(pair->near, &pair->queue), "weft_queue_open");
+	check(weft_queue_open(pair->far, &pair->far_queue), "weft_queue_open");
+	check(weft_region_register(pair->near, pair->memory, pair->bytes, 0, &pair->from), "register");
+	check(weft_region_register(pair->far, pair->memory + pair->bytes, pair->bytes, WEFT_REMOTE_WRITE,
+				   &pair->target),
+	      "register");
+	join(pair);
+}
+
+static void close_pair(struct pair *pair)
+{
+	check(weft_close(pair->near), "weft_close");
+	check(weft_close(pair->far), "weft_close");
+	munmap(pair->memory, 2 * pair->bytes);
+}
+
+/* Returns ns from the first submission to the last end taken. */
+static uint64_t run_weft(struct pair *pair, const struct options *options, uint64_t transfers)
+{
+	uint64_t submitted = 0, ended = 0, start = fab_now_ns();
+	struct weft_op op = { .queue = pair->queue };
+	struct weft_pages pages = {
+		.page_bytes = options->page_bytes, .count = options->pages, .from = pair->from, .to = pair->to
+	};
+	struct weft_event event[EVENTS];
+
+	while (ended < transfers) {
+		while (submitted < transfers && submitted - ended < DEPTH) {
+			uint64_t at = submitted * options->pages % (SLOTS - options->pages + 1);
+
+			pages.from_index = pair->from_index + at;
+			pages.to_index = pair->to_index + at;
+			check(weft_write_pages(pair->near, &pages, &op, NULL), "weft_write_pages");
+			submitted++;
+		}
+		weft_progress(pair->near);
+		int got = weft_queue_poll(pair->queue, event, EVENTS);
+		check(got, "weft_queue_poll");
+		for (int i = 0; i < got; i++) {
+			ended += event[i].type == WEFT_EVENT_END;
+			check(event[i].type == WEFT_EVENT_END ? event[i].status : 0, "a transfer");
+			weft_event_release(&event[i]);
+		}
+	}
+	return fab_now_ns() - start;
+}
+
+static uint64_t measure_weft(const struct options *options, uint32_t *from, uint32_t *to)
+{
+	struct pair pair = { .from_index = from, .to_index = to };
+	uint64_t ns;
+
+	open_pair(&pair, options);
+	run_weft(&pair, options, 4 * DEPTH);
+	ns = run_weft(&pair, options, options->pieces / options->pages);
+	close_pair(&pair);
+	return ns;
+}
+
+static uint64_t measure_raw(const struct options *options, uint32_t *from, uint32_t *to)
+{
+	static struct fab near, far;
+	static struct fab_card card;
+	struct fab_load load = { .fab = &near,
+				 .page_bytes = options->page_bytes,
+				 .from = from,
+				 .to = to,
+				 .count = SLOTS,
+				 .depth = 32,
+				 .batch = 16,
+				 .iovs = 1 };
+	uint64_t start;
+
+	fab_open(&near, "simfab", SLOTS * options->page_bytes);
+	fab_open(&far, "simfab", SLOTS * options->page_bytes);
+	fab_card(&far, &card);
+	fab_meet(&near, &card);
+	fab_warm(&load);
+	load.left = options->pieces;
+	start = fab_now_ns();
+	while (load.left || fab_busy(&near))
+		fab_turn(&load);
+	start = fab_now_ns() - start;
+	fab_close(&near);
+	fab_close(&far);
+	return start;
+}
+
+static int parse(int argc, char **argv, struct options *options)
+{
+	static const struct option longs[] = { { "raw", 0, 0, 'r' },
+					       { "sim", 1, 0, 's' },
+					       { "pieces", 1, 0, 'n' },
+					       { "pages", 1, 0, 'p' },
+					       { "page-size", 1, 0, 'b' },
+					       { "json", 0, 0, 'j' },
+					       { 0 } };
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (c == 'r')
+			options->raw = true;
+		else if (c == 's')
+			options->sim = optarg;
+		else if (c == 'n')
+			options->pieces = strtoull(optarg, NULL, 0);
+		else if (c == 'p')
+			options->pages = strtoull(optarg, NULL, 0);
+		else if (c == 'b')
+			options->page_bytes = strtoull(optarg, NULL, 0);
+		else if (c == 'j')
+			options->json = true;
+		else
+			return -1;
+	}
+	return optind == argc && options->pages && options->pages <= SLOTS && options->page_bytes ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = {
+		.sim = "null,copy=none", .pieces = 1000000, .pages = 64, .page_bytes = 65536
+	};
+	static uint32_t from[SLOTS], to[SLOTS];
+	char why[256];
+
+	if (parse(argc, argv, &options) < 0) {
+		fputs("Usage: piece [--raw] [--sim SPEC] [--pieces N] [--pages N] [--page-size N] [--json]\n",
+		      stderr);
+		return 2;
+	}
+	if (wf_sim_setup(options.sim, why, sizeof why)) {
+		fprintf(stderr, "piece: %s\n", why);
+		return 1;
+	}
+	alarm(600);
+	options.pieces -= options.pieces % options.pages;
+	fab_shuffle(from, SLOTS, 1);
+	fab_shuffle(to, SLOTS, 2);
+	uint64_t ns = options.raw ? measure_raw(&options, from, to) : measure_weft(&options, from, to);
+	double each = options.pieces ? (double)ns / (double)options.pieces : 0;
+	if (options.json)
+		printf("{\"tool\": \"%s\", \"sim\": \"%s\", \"pieces\": %" PRIu64
+		       ", \"ns\": %.1f, \"simulated\": true}\n",
+		       options.raw ? "raw" : "weft", options.sim, options.pieces, each);
+	else
+		printf("%s over simulated NICs (%s): %.1f ns a piece\n", options.raw ? "raw" : "weft",
+		       options.sim, each);
+	return 0;
+}
