@@ -1,0 +1,214 @@
+/* Engines without threads on both sides, and several engines in one process. */
+#include "support/peer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES (4u << 20)
+
+static struct pair pair;
+
+static int open_manual(void **state)
+{
+	struct weft_config config = side_config();
+
+	config.flags = WEFT_MANUAL_PROGRESS;
+	pair_open(&pair, &config, &config, BYTES);
+	return 0;
+}
+
+static int close_pair(void **state)
+{
+	pair_close(&pair);
+	return 0;
+}
+
+static void no_threads(void **state)
+{
+	struct weft_info info;
+
+	assert_status(weft_engine_info(pair.here.engine, &info), 0);
+	assert_int_equal(info.workers, 0);
+	assert_int_equal(info.rails, transport->count);
+}
+
+static void writes(void **state)
+{
+	pattern_fill(pair.memory, BYTES, 1, 0);
+	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
+	peer_check(&pair.there, pair.number, 0, BYTES, 1);
+}
+
+/* Progress by weft_progress() and poll alone, without a wait. */
+static void own_loop(void **state)
+{
+	struct weft_write write = { pair.region, 0, pair.remote, 1, 300000 };
+	struct weft_op op = { .queue = pair.here.queue,
+			      .tag = 2,
+			      .notify = { WEFT_NOTIFY_FENCED, .tag = 22 } };
+	uint64_t deadline = now_ns() + LIMIT;
+	struct weft_event event;
+	struct answer answer;
+	int got;
+
+	pattern_fill(pair.memory, 300000, 2, 0);
+	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+	/* The peer waits (and drives its own engine) meanwhile. */
+	peer_begin(&pair.there,
+		   &(struct command){ .code = COMMAND_WAIT, .arg = { WEFT_EVENT_NOTIFY, 22, LIMIT } }, NULL);
+	while (!(got = weft_queue_poll(pair.here.queue, &event, 1))) {
+		assert_true(weft_progress(pair.here.engine) >= 0);
+		assert_true(now_ns() < deadline);
+	}
+	assert_int_equal(got, 1);
+	assert_int_equal(event.tag, 2);
+	assert_status(event.status, 0);
+	weft_event_release(&event);
+	assert_status(peer_end(&pair.there, &answer), 0);
+	peer_check(&pair.there, pair.number, 1, 300000, 2);
+}
+
+static void messages(void **state)
+{
+	struct command drain = { .code = COMMAND_DRAIN, .arg = { 100, 200, LIMIT } };
+	uint8_t data[20000];
+	struct answer answer;
+
+	peer_begin(&pair.there, &drain, NULL);
+	for (uint64_t i = 0; i < 200; i++) {
+		struct weft_op op = { .queue = pair.here.queue, .tag = i };
+
+		pattern_fill(data, i * 100, 100 + i, 0);
+		assert_status(weft_send(pair.here.engine, pair.peer, 100 + i, data, i * 100, &op, NULL), 0);
+	}
+	for (uint64_t i = 0; i < 200; i++)
+		assert_status(end_of(&pair.here, i), 0);
+	assert_status(peer_end(&pair.there, &answer), 0);
+	assert_int_equal(answer.value[0], 200);
+}
+
+static void deadline_without_a_thread(void **state)
+{
+	struct weft_op op = { .queue = pair.here.queue, .tag = 5, .timeout_ns = 50 * MS };
+	struct weft_event event;
+
+	peer_tell(&pair.there, COMMAND_QUIET, 1);
+	assert_status(weft_call(pair.here.engine, pair.peer, 5, NULL, 0, &op, NULL), 0);
+	wait_for_event(&pair.here, WEFT_EVENT_REPLY, 5, &event);
+	assert_status(event.status, -ETIMEDOUT);
+	weft_event_release(&event);
+	peer_tell(&pair.there, COMMAND_QUIET, 0);
+}
+
+/* ---- several engines in this process ---- */
+
+#define ENGINES 3
+
+static void progress_is_refused(void **state)
+{
+	struct weft_config config = side_config();
+	struct side side;
+
+	assert_status(side_open(&side, &config), 0);
+	assert_status(weft_progress(side.engine), -EINVAL);
+	assert_status(weft_progress(NULL), -EINVAL);
+	assert_status(side_close(&side), 0);
+}
+
+/* Three engines, each writing to the next, all in this process. */
+static void engines_in_one_process(void **state)
+{
+	struct weft_config config = side_config();
+	struct side side[ENGINES];
+	char *memory[ENGINES];
+	weft_region region[ENGINES];
+	struct blob address[ENGINES], descriptor[ENGINES];
+
+	for (int i = 0; i < ENGINES; i++) {
+		assert_status(side_open(&side[i], &config), 0);
+		memory[i] = calloc(2, 100000);
+		assert_status(
+		    weft_region_register(side[i].engine, memory[i], 200000, WEFT_REMOTE_WRITE, &region[i]),
+		    0);
+		address_of(side[i].engine, &address[i]);
+		export_of(side[i].engine, region[i], &descriptor[i]);
+	}
+	for (int i = 0; i < ENGINES; i++) {
+		int next = (i + 1) % ENGINES;
+		struct weft_op op = { .queue = side[i].queue,
+				      .tag = 9,
+				      .notify = { WEFT_NOTIFY_FENCED, .tag = 90 } };
+		struct weft_write write = { region[i], 0, 0, 100000, 100000 };
+		weft_peer peer;
+
+		assert_status(weft_peer_add(side[i].engine, address[next].data, address[next].bytes, &peer),
+			      0);
+		write.to = import(&side[i], peer, &descriptor[next]);
+		pattern_fill(memory[i], 100000, (uint64_t)i, 0);
+		assert_status(weft_write(side[i].engine, &write, &op, NULL), 0);
+	}
+	for (int i = 0; i < ENGINES; i++) {
+		int before = (i + ENGINES - 1) % ENGINES;
+		struct weft_event event;
+
+		wait_for_event(&side[i], WEFT_EVENT_NOTIFY, 90, &event);
+		weft_event_release(&event);
+		assert_int_equal(pattern_differs(memory[i] + 100000, 100000, (uint64_t)before, 0), 100000);
+		assert_status(end_of(&side[i], 9), 0);
+	}
+	for (int i = 0; i < ENGINES; i++) {
+		assert_status(side_close(&side[i]), 0);
+		free(memory[i]);
+	}
+}
+
+/* To itself: an engine may be its own peer. */
+static void its_own_peer(void **state)
+{
+	struct weft_config config = side_config();
+	char *memory = calloc(2, 50000);
+	struct weft_op op = { .tag = 1 };
+	struct blob address, descriptor;
+	weft_region region;
+	struct side side;
+	weft_peer peer;
+
+	assert_status(side_open(&side, &config), 0);
+	assert_status(weft_region_register(side.engine, memory, 100000, WEFT_REMOTE_WRITE, &region), 0);
+	address_of(side.engine, &address);
+	export_of(side.engine, region, &descriptor);
+	assert_status(weft_peer_add(side.engine, address.data, address.bytes, &peer), 0);
+	struct weft_write write = { region, 0, import(&side, peer, &descriptor), 50000, 50000 };
+
+	op.queue = side.queue;
+	pattern_fill(memory, 50000, 3, 0);
+	assert_status(weft_write(side.engine, &write, &op, NULL), 0);
+	assert_status(end_of(&side, 1), 0);
+	assert_int_equal(pattern_differs(memory + 50000, 50000, 3, 0), 50000);
+	assert_status(side_close(&side), 0);
+	free(memory);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest manual[] = {
+		cmocka_unit_test(no_threads),
+		cmocka_unit_test(writes),
+		cmocka_unit_test(own_loop),
+		cmocka_unit_test(messages),
+		cmocka_unit_test(deadline_without_a_thread),
+	};
+	const struct CMUnitTest engines[] = {
+		cmocka_unit_test(progress_is_refused),
+		cmocka_unit_test(engines_in_one_process),
+		cmocka_unit_test(its_own_peer),
+	};
+	int failed = cmocka_run_group_tests_name("manual progress", manual, open_manual, close_pair);
+
+	return failed + cmocka_run_group_tests_name("several engines", engines, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
