@@ -3,9 +3,6 @@
  */
 #include "prov.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #define BIT(fault) (1u << (fault))
 #define PER_REQUEST                                                                                          \
 	(BIT(SIM_FAULT_ERROR) | BIT(SIM_FAULT_DROP) | BIT(SIM_FAULT_DELAY) | BIT(SIM_FAULT_DUP) |            \
@@ -80,7 +77,7 @@ void fault_internal(struct endpoint *ep)
 	if (!eq) {
 		sim_log("internal error on NIC %d with no event queue bound to the endpoint: abort()",
 			ep->dom->nic);
-		abort();
+		stop_process();
 	}
 	eq_report(eq, &ep->fid.fid, FI_EIO, 4096);
 }

@@ -143,8 +143,8 @@ struct request {
 	struct iovec iov[WIRE_IOV];
 	uint32_t local_key[WIRE_IOV];
 	uint64_t fault_argument, since; /* since: when the path went silent; 0 while it answers */
-	uint64_t polls, number; /* number: of the post, breaks ties of due */
-	int32_t bounce; /* inject buffer, -1 for none */
+	uint64_t polls, number;		/* number: of the post, breaks ties of due */
+	int32_t bounce;			/* inject buffer, -1 for none */
 };
 
 struct completion {
@@ -306,6 +306,7 @@ static inline bool fault_active(const struct domain *dom)
 
 /* strict.c: each stops the process if the rule is broken */
 void strict_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void stop_process(void) __attribute__((noreturn));
 void strict_post(struct endpoint *ep, void *context);
 void strict_done(struct endpoint *ep, void *context);
 void strict_mr_close(struct domain *dom, uint32_t key);

@@ -1,6 +1,6 @@
 /*
- * make-topology NAME: prints the hwloc XML of a simulated machine, for WEFT_TOPOLOGY_XML and the topology tests.
- * A stand-alone program; the files in sim/topology/ are its output (the test `sim-topology` keeps them
+ * make-topology NAME: prints the hwloc XML of a simulated machine, for WEFT_TOPOLOGY_XML and the topology
+ * tests. A stand-alone program; the files in sim/topology/ are its output (the test `sim-topology` keeps them
  * equal).
  *
  * Each GPU's host bridge hangs below its socket's package: hwloc then says which NUMA node the group is near.

@@ -207,6 +207,7 @@ static void run_child(void (*body)(void), int fd)
 	const struct rlimit no_core = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &no_core);
+	alarm(30); /* whatever happens, it ends */
 	dup2(fd, STDERR_FILENO);
 	body();
 	_exit(0);
