@@ -350,7 +350,7 @@ int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes)
 
 int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat)
 {
-	struct wf_wire_rail rail = { .address_bytes = WF_MAX_RAIL_ADDRESS, .link_bps = seat->nic->link_bps };
+	struct wf_wire_rail rail = { .address_bytes = WF_MAX_RAIL_ADDRESS, .link_bps = seat->nic->link_bps, .serial = seat->generation };
 	int error = wf_rail_address(seat->rail, rail.address, &rail.address_bytes);
 
 	if (error)

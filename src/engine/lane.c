@@ -32,6 +32,7 @@ struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_ad
 		const struct wf_wire_rail *rail = &address->rail[i];
 
 		book->rail[i].format = rail->address_format;
+		book->rail[i].serial = rail->serial;
 		book->rail[i].bytes = rail->address_bytes;
 		memcpy(book->rail[i].address, rail->address, sizeof(rail->address));
 		book->rail[i].reachable = !strcmp(rail->provider, engine->provider);
@@ -358,7 +359,8 @@ void wf_lane_set_book(struct wf_lane *lane, struct wf_book *book)
 		struct wf_path *path = &lane->path[i];
 
 		for (uint32_t j = 0; j < old->count; j++) {
-			if (j < book->count && old->rail[j].bytes == book->rail[j].bytes &&
+			if (j < book->count && old->rail[j].serial == book->rail[j].serial &&
+			    old->rail[j].bytes == book->rail[j].bytes &&
 			    !memcmp(old->rail[j].address, book->rail[j].address, old->rail[j].bytes)) {
 				targets[i * book->count + j] = *target_of(lane, i, j);
 				continue;

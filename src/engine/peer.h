@@ -16,7 +16,7 @@ struct wf_book {
 	_Atomic uint32_t references;
 	uint32_t revision, count;
 	struct {
-		uint32_t format;
+		uint32_t format, serial;
 		uint8_t bytes;
 		bool reachable; /* same provider as ours */
 		uint8_t address[WF_MAX_RAIL_ADDRESS];

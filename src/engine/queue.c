@@ -50,6 +50,16 @@ void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
 		ring(queue);
 }
 
+void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item)
+{
+	/* Whoever has taken the last end may close the queue: it is not in flight any more when it can be taken, and the
+	 * closer waits until we are out of here. */
+	atomic_fetch_add(&queue->pushers, 1);
+	atomic_fetch_sub(&queue->in_flight, 1);
+	wf_queue_push(queue, item);
+	atomic_fetch_sub(&queue->pushers, 1);
+}
+
 /* True: nothing has been pushed that was not taken, and whoever pushes next will write the fd. */
 static bool arm(weft_queue *queue)
 {
@@ -138,7 +148,10 @@ int wf_queue_wait(weft_queue *queue, struct weft_event *events, int max, uint64_
 
 	atomic_fetch_add(&queue->waiters, 1);
 	got = wait_once(queue, events, max, wf_deadline(wf_now_ns(), timeout_ns));
-	atomic_fetch_sub(&queue->waiters, 1);
+	/* We may have eaten a wake-up that was meant for several. */
+	if (atomic_fetch_sub(&queue->waiters, 1) > 1 &&
+	    atomic_load(&queue->pushed) != __atomic_load_n(&queue->taken, __ATOMIC_RELAXED))
+		ring(queue);
 	return got;
 }
 
@@ -156,7 +169,7 @@ void wf_queue_shut(weft_queue *queue)
 {
 	atomic_store_explicit(&queue->closed, 1, memory_order_release);
 	/* A waiter looks at closed before it sleeps and after: it leaves within one wake-up. */
-	while (atomic_load(&queue->waiters)) {
+	while (atomic_load(&queue->waiters) || atomic_load(&queue->pushers)) {
 		ring(queue);
 		sched_yield();
 	}

@@ -223,9 +223,7 @@ static void deliver(struct wf_transfer *transfer)
 		wf_transfer_drop(transfer);
 		return;
 	}
-	wf_queue_push(queue, &transfer->item);
-	/* The last we do with the queue: a closer waits for this. */
-	atomic_fetch_sub(&queue->in_flight, 1);
+	wf_queue_push_end(queue, &transfer->item);
 }
 
 static void child_ended(struct wf_transfer *parent, int status, uint64_t bytes, bool quiet)
@@ -435,8 +433,7 @@ void wf_reply_arrived(struct wf_inbound *inbound)
 		wf_inbound_free(inbound);
 		return;
 	}
-	wf_queue_push(queue, &inbound->item);
-	atomic_fetch_sub(&queue->in_flight, 1);
+	wf_queue_push_end(queue, &inbound->item);
 }
 
 void wf_barrier_arrived(struct wf_inbound *inbound)

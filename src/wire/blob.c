@@ -53,6 +53,7 @@ int wf_blob_pack_address(const struct wf_wire_address *address, void *blob, size
 		wf_put_text(&cursor, rail->name);
 		wf_put_uint(&cursor, rail->address_format, 4);
 		wf_put_uint(&cursor, rail->link_bps, 8);
+		wf_put_uint(&cursor, rail->serial, 4);
 		wf_put_uint(&cursor, rail->address_bytes, 1);
 		wf_put(&cursor, rail->address, rail->address_bytes);
 	}
@@ -119,6 +120,7 @@ int wf_blob_unpack_address(const void *blob, size_t bytes, struct wf_wire_addres
 		wf_get_text(&cursor, rail->name, sizeof(rail->name));
 		rail->address_format = (uint32_t)wf_get_uint(&cursor, 4);
 		rail->link_bps = wf_get_uint(&cursor, 8);
+		rail->serial = (uint32_t)wf_get_uint(&cursor, 4);
 		rail->address_bytes = (uint8_t)wf_get_uint(&cursor, 1);
 		if (!rail->address_bytes || rail->address_bytes > WF_MAX_RAIL_ADDRESS)
 			return -EPROTO;

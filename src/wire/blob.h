@@ -18,6 +18,7 @@ struct wf_wire_rail {
 	uint8_t address_bytes;
 	uint8_t address[WF_MAX_RAIL_ADDRESS];
 	uint64_t link_bps;
+	uint32_t serial; /* grows when the endpoint was opened anew, even under the same address */
 };
 
 struct wf_wire_address {

@@ -15,6 +15,7 @@
 #define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
 #define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
 #define NAP_LAST_NS   (5 * WF_MS)   /* … and so often when it has been for a second */
+#define DEEP_SLEEP_NS (50 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
 #define SLEEP_LAST_NS (1000 * WF_MS)
 
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
@@ -54,12 +55,13 @@ static int turn(struct wf_worker *worker)
 	return happened + worker->ops->turn(worker->context, worker->now_ns);
 }
 
-/* How long to nap at most, given how long nothing has happened. */
-static uint64_t nap_limit(struct wf_worker *worker, bool on_fds)
+/* How long to nap at most, given how long nothing has happened. Even with descriptors to wake us the first naps are
+ * short: a provider may have read only a part of what its descriptor announced, and will not announce the rest. */
+static uint64_t nap_limit(struct wf_worker *worker)
 {
 	uint64_t quiet = worker->now_ns - worker->idle_ns;
 
-	if (on_fds)
+	if (quiet > DEEP_SLEEP_NS && worker->ops->can_sleep(worker->context))
 		return SLEEP_LAST_NS;
 	if (worker->ops->in_flight(worker->context))
 		return NAP_BUSY_NS;
@@ -88,8 +90,11 @@ static void sleep_for(struct wf_worker *worker, uint64_t limit_ns)
 
 	if (got < 0 && errno == ENOSYS) /* before Linux 5.11: whole milliseconds */
 		got = epoll_wait(worker->epoll_fd, events, 8, (int)((limit_ns + WF_MS - 1) / WF_MS));
+	if (got <= 0)
+		return;
+	worker->idle_ns = 0; /* woken: look closely again for a while */
 	/* Nonblocking: nothing to drain is no error. */
-	if (got > 0 && read(worker->wake_fd, &drained, sizeof(drained)) < 0)
+	if (read(worker->wake_fd, &drained, sizeof(drained)) < 0)
 		return;
 }
 
@@ -102,7 +107,7 @@ static void nap(struct wf_worker *worker)
 		atomic_store(&worker->sleeping, 0);
 		return;
 	}
-	limit = nap_limit(worker, worker->ops->can_sleep(worker->context));
+	limit = nap_limit(worker);
 	next = wf_timers_next(&worker->timers);
 	if (next != WF_NEVER)
 		limit = next <= worker->now_ns ? 0 : limit < next - worker->now_ns ? limit : next - worker->now_ns;
