@@ -331,6 +331,9 @@ enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now,
 		else
 			out = deliver_rma(ep, request, peer, guard, ret_status);
 	}
+	if (UNLIKELY(out == OUT_ERROR && peer->dead && *ret_status == EFA_UNRESPONSIVE && !request->fault))
+		out = silent(ep, request, now ? now : sim_ticks(),
+			     ret_status); /* its death was found by copying */
 	if (out == OUT_WAIT)
 		return out;
 	if (request->ordered)
