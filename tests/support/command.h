@@ -27,6 +27,7 @@ enum command_code {
 	COMMAND_EXPECT,	 /* immediate, count, tag */
 	COMMAND_BARRIER, /* id, tag; payload: peers */
 	COMMAND_QUIET,	 /* 1: makes no progress from now on (manual engine) until 0 */
+	COMMAND_USAGE,	 /* → values: resident bytes, open descriptors */
 	COMMAND_ROUNDS, /* remote, number, bytes, rounds: writes one after the other → value: how many ended
 			   well */
 };

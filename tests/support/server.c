@@ -235,6 +235,17 @@ static int do_quiet(struct server *server, const uint64_t *arg)
 	return server->side.manual ? 0 : -EINVAL;
 }
 
+static int do_usage(struct server *server, const uint64_t *arg)
+{
+	side_gather(&server->side); /* what nobody asked for is not a leak of the engine's: thrown away */
+	for (uint32_t i = 0; i < server->side.count; i++)
+		weft_event_release(&server->side.kept[i]);
+	server->side.count = 0;
+	server->answer.value[0] = rss_bytes();
+	server->answer.value[1] = (uint64_t)open_fds();
+	return 0;
+}
+
 static int do_rounds(struct server *server, const uint64_t *arg)
 {
 	struct weft_write write = { .from = server->region[arg[1]].region, .to = arg[0], .bytes = arg[2] };
@@ -276,6 +287,7 @@ static const handler handlers[] = {
 	[COMMAND_BARRIER] = do_barrier,
 	[COMMAND_QUIET] = do_quiet,
 	[COMMAND_ROUNDS] = do_rounds,
+	[COMMAND_USAGE] = do_usage,
 };
 
 /* A manual engine makes progress while no command is there, unless told to be quiet. */
