@@ -61,7 +61,10 @@ static int find_target(struct wf_lane *lane, struct wf_seat *seat, uint32_t remo
 	if (lane->book->rail[remote].format != seat->limits.address_format)
 		return -EHOSTUNREACH;
 	if (target->generation != seat->generation) {
-		error = wf_rail_insert(seat->rail, lane->book->rail[remote].address, &target->target);
+		error = wf_rail_insert(seat->rail, lane->book->rail[remote].address, lane->book->rail[remote].bytes,
+				       &target->target);
+		if (error == -EMLINK)
+			wf_seat_doom(seat, "its table of addresses is full of peers that are gone");
 		if (error)
 			return error;
 		target->generation = seat->generation;

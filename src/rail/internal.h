@@ -33,6 +33,11 @@ struct wf_rail {
 	bool wait_fd; /* the CQ was opened with one */
 	struct wf_rail_limits limits;
 	struct wf_rail_error error;
+	uint32_t kept; /* addresses that stay inserted, see quirks.c */
+	struct {
+		uint8_t bytes, address[64];
+		uint64_t target;
+	} *keep;
 };
 
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text);

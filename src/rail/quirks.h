@@ -15,6 +15,7 @@ struct wf_quirks {
 	uint32_t window_ops;   /* to one peer; 0: from the provider's queue */
 	uint64_t window_bytes; /* to one peer; 0: from the link's speed */
 	bool no_wait;          /* its wait object costs more than it saves */
+	uint32_t keep_addresses; /* it cannot take an address again that was removed, and has room for so many; 0: it can */
 };
 
 const struct wf_quirks *wf_quirks_of(const char *provider); /* never NULL: the last row is for all others */

@@ -127,6 +127,7 @@ void wf_rail_shut(struct wf_rail *rail)
 		fi_close(&rail->cq->fid);
 	if (rail->eq)
 		fi_close(&rail->eq->fid);
+	rail->kept = 0;
 	rail->ep = NULL;
 	rail->av = NULL;
 	rail->cq = NULL;
@@ -163,6 +164,11 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 	if (!rail->info)
 		goto fail;
 	rail->quirks = wf_quirks_of(rail->info->fabric_attr->prov_name);
+	if (rail->quirks->keep_addresses) {
+		rail->keep = calloc(rail->quirks->keep_addresses, sizeof(*rail->keep));
+		if (!rail->keep)
+			goto fail;
+	}
 	set_limits(rail, nic);
 	rail->info->tx_attr->op_flags = 0; /* asked for operation by operation */
 	rail->info->rx_attr->op_flags = 0;
@@ -195,6 +201,7 @@ void wf_rail_close(struct wf_rail *rail)
 		fi_close(&rail->fabric->fid);
 	if (rail->info)
 		fi_freeinfo(rail->info);
+	free(rail->keep);
 	free(rail);
 }
 
@@ -219,13 +226,33 @@ int wf_rail_address(struct wf_rail *rail, uint8_t *address, uint8_t *bytes)
 	return 0;
 }
 
-int wf_rail_insert(struct wf_rail *rail, const uint8_t *address, uint64_t *ret_target)
+static bool find_kept(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes, uint64_t *ret_target)
+{
+	for (uint32_t i = 0; i < rail->kept; i++)
+		if (rail->keep[i].bytes == bytes && !memcmp(rail->keep[i].address, address, bytes)) {
+			*ret_target = rail->keep[i].target;
+			return true;
+		}
+	return false;
+}
+
+int wf_rail_insert(struct wf_rail *rail, const uint8_t *address, uint8_t bytes, uint64_t *ret_target)
 {
 	fi_addr_t target = FI_ADDR_NOTAVAIL;
-	int inserted = fi_av_insert(rail->av, address, 1, &target, 0, NULL);
+	int inserted;
 
+	if (find_kept(rail, address, bytes, ret_target))
+		return 0;
+	if (rail->keep && (rail->kept == rail->quirks->keep_addresses || bytes > sizeof(rail->keep->address)))
+		return -EMLINK;
+	inserted = fi_av_insert(rail->av, address, 1, &target, 0, NULL);
 	if (inserted != 1 || target == FI_ADDR_NOTAVAIL)
 		return failed(rail, "inserting a peer's address", inserted < 0 ? inserted : -FI_EINVAL);
+	if (rail->keep) {
+		rail->keep[rail->kept].bytes = bytes;
+		memcpy(rail->keep[rail->kept].address, address, bytes);
+		rail->keep[rail->kept++].target = target;
+	}
 	*ret_target = target;
 	return 0;
 }
@@ -234,7 +261,7 @@ void wf_rail_remove(struct wf_rail *rail, uint64_t target)
 {
 	fi_addr_t address = target;
 
-	if (rail->av)
+	if (rail->av && !rail->keep)
 		fi_av_remove(rail->av, &address, 1, 0);
 }
 

@@ -75,7 +75,8 @@ struct wf_rail_error {
 const struct wf_rail_error *wf_rail_last_error(const struct wf_rail *rail);
 
 /* ---- peers' addresses (rail.c) ---- */
-int wf_rail_insert(struct wf_rail *rail, const uint8_t *address, uint64_t *ret_target);
+/* -EMLINK: the provider's table is full for good; reopening the rail empties it. */
+int wf_rail_insert(struct wf_rail *rail, const uint8_t *address, uint8_t bytes, uint64_t *ret_target);
 void wf_rail_remove(struct wf_rail *rail, uint64_t target);
 
 /* ---- memory (memory.c) ---- */
