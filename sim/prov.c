@@ -46,6 +46,7 @@ static struct config *make_config(const char *text)
 		goto free_config;
 	}
 	snprintf(config->text, sizeof config->text, "%s", text);
+	config->pid = getpid();
 	if (config->spec.control[0]) {
 		rc = sim_control_open(config->spec.control, &config->control);
 		if (rc) {
@@ -72,13 +73,13 @@ const struct config *config_current(void)
 	if (!text || !*text)
 		return NULL;
 	pthread_mutex_lock(&mutex);
-	if (configs_pid != getpid()) { /* a forked child is another host: its default name differs */
-		configs = NULL;
+	if (configs_pid != getpid()) {
 		configs_pid = getpid();
 		wire_reap();
 	}
+	/* A forked child is another host, whose default name differs: it does not use its parent's. */
 	for (config = configs; config; config = config->next)
-		if (!strcmp(config->text, text))
+		if (config->pid == getpid() && !strcmp(config->text, text))
 			break;
 	if (!config && (config = make_config(text))) {
 		config->next = configs;

@@ -46,6 +46,7 @@ enum efa_status {
  * exit. */
 struct config {
 	struct config *next;
+	int pid;
 	char text[1024];
 	struct sim_spec spec;
 	struct sim_control *control; /* never NULL: a private one where no file was named */

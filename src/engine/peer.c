@@ -58,6 +58,17 @@ static void post(struct wf_group *from, struct wf_group *to, enum wf_note what, 
 			sched_yield();
 }
 
+/* What a peer costs us; what the provider keeps for it comes on top. */
+static uint64_t size_of(const struct wf_peer *peer)
+{
+	const struct weft_engine *engine = peer->engine;
+	uint64_t rails = peer->book->count;
+
+	return sizeof(*peer) + sizeof(*peer->book) + rails * sizeof(peer->book->rail[0]) +
+	       engine->groups * (sizeof(struct wf_lane) + sizeof(peer->lane[0])) +
+	       engine->rails * (sizeof(struct wf_path) + rails * sizeof(struct wf_target));
+}
+
 static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wire_address *address)
 {
 	struct wf_peer *peer = calloc(1, sizeof(*peer) + engine->groups * sizeof(peer->lane[0]));
@@ -86,12 +97,16 @@ static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wir
 		wf_peer_release(peer);
 		return NULL;
 	}
+	peer->bytes = size_of(peer);
+	atomic_fetch_add(&engine->peer_bytes, peer->bytes);
 	return peer;
 }
 
 void wf_peer_release(void *object)
 {
 	struct wf_peer *peer = object;
+
+	atomic_fetch_sub(&peer->engine->peer_bytes, peer->bytes);
 
 	for (uint32_t g = 0; g < peer->engine->groups; g++)
 		wf_lane_free(peer->lane[g]);

@@ -97,6 +97,7 @@ struct wf_peer {
 	uint32_t talk_seat;        /* where frames go while it is up */
 	_Atomic uint64_t consumed; /* frames of messages the application has released, this epoch */
 	_Atomic uint64_t in_flight; /* operations, for info */
+	uint64_t bytes;            /* what it takes, for info */
 	struct wf_book *book;      /* the latest, for lanes that open */
 	pthread_mutex_t book_lock;
 	struct wf_lane *lane[];    /* by group */
