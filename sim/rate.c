@@ -186,10 +186,22 @@ static inline uint64_t drain(struct bench *b, struct rail *rail)
 	return (uint64_t)n;
 }
 
-/* Completions in `seconds`, after a warm-up; *ret_elapsed is what it really took. */
-static uint64_t run(struct bench *b, double seconds, double *ret_elapsed)
+static uint64_t cpu_ns(void)
 {
-	uint64_t done = 0, start = sim_clock_ns(), warm = start + 100000000, end = 0, now;
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+struct result {
+	uint64_t done;
+	double wall, cpu; /* seconds; a busy machine gives less of the second than of the first */
+};
+
+static struct result run(struct bench *b, double seconds)
+{
+	uint64_t done = 0, start = sim_clock_ns(), cpu = 0, warm = start + 100000000, end = 0, now;
 	struct fi_cq_data_entry entry[64];
 
 	for (unsigned turn = 0;; turn++) {
@@ -206,12 +218,46 @@ static uint64_t run(struct bench *b, double seconds, double *ret_elapsed)
 		if (!end && now >= warm) {
 			start = now;
 			end = now + (uint64_t)(seconds * 1e9);
+			cpu = cpu_ns();
 			done = 0;
 		} else if (end && now >= end) {
-			*ret_elapsed = (double)(now - start) / 1e9;
-			return done;
+			return (struct result){ done, (double)(now - start) / 1e9,
+						(double)(cpu_ns() - cpu) / 1e9 };
 		}
 	}
+}
+
+/* The parts of one request's cost, each by itself on one NIC that never waits. */
+static void report_parts(struct bench *b)
+{
+	enum { ROUNDS = 20000 };
+	struct rail *rail = &b->near[0];
+	uint64_t post = 0, complete = 0, empty, start;
+	struct fi_cq_data_entry entry[64];
+	unsigned n, batch = b->options->batch < 64 ? b->options->batch : 64;
+
+	while (rail->in_flight)
+		drain(b, rail);
+	for (int i = 0; i < ROUNDS; i++) {
+		start = sim_ticks();
+		fill(b, rail);
+		post += sim_ticks() - start;
+		n = rail->in_flight;
+		start = sim_ticks();
+		while (rail->in_flight)
+			drain(b, rail);
+		complete += sim_ticks() - start;
+		if (n != batch)
+			return;
+	}
+	start = sim_ticks();
+	for (int i = 0; i < ROUNDS; i++)
+		(void)fi_cq_read(rail->cq, entry, 64);
+	empty = sim_ticks() - start;
+	printf("simulated parts       post %.1f ns, completion %.1f ns, empty CQ read %.1f ns\n",
+	       (double)post / ROUNDS / batch / sim_ticks_per_ns,
+	       (double)complete / ROUNDS / batch / sim_ticks_per_ns,
+	       (double)empty / ROUNDS / sim_ticks_per_ns);
 }
 
 static void find_provider(char *argv0)
@@ -228,25 +274,28 @@ static void report(const struct options *o)
 {
 	struct bench bench;
 	char unbound[1200];
-	double elapsed, bps;
-	uint64_t done;
+	struct result r;
+	double bps;
 
 	open_bench(&bench, o, o->spec);
-	done = run(&bench, o->seconds, &elapsed);
-	bps = (double)done * (double)o->bytes * 8 / elapsed;
+	r = run(&bench, o->seconds);
+	bps = (double)r.done * (double)o->bytes * 8 / r.wall;
 	printf("simulated %s: %d NICs, one thread, %zu-byte writes, %u in flight per NIC, batches of %u\n",
 	       o->spec, bench.nics, o->bytes, o->depth, o->batch);
 	if (strncmp(o->spec, "null", 4))
-		printf("simulated rate        %9.1f Gbit/s, %.2f %% of %.0f (%.2f M requests/s)\n", bps / 1e9,
-		       100 * bps / bench.line_bps, bench.line_bps / 1e9, (double)done / elapsed / 1e6);
+		printf("simulated rate        %9.1f Gbit/s, %.2f %% of %.0f (%.2f M requests/s, %.0f %% of a "
+		       "core)\n",
+		       bps / 1e9, 100 * bps / bench.line_bps, bench.line_bps / 1e9,
+		       (double)r.done / r.wall / 1e6, 100 * r.cpu / r.wall);
 	close_bench(&bench);
 	snprintf(unbound, sizeof unbound, "%s%s", o->spec,
 		 strncmp(o->spec, "null", 4) ? ",rate=inf,latency=0,op_ns=0" : "");
 	open_bench(&bench, o, unbound);
-	done = run(&bench, o->seconds, &elapsed);
+	r = run(&bench, o->seconds);
 	printf("simulated model cost  %9.1f ns of CPU per request (post, complete and this loop; NICs that "
 	       "never wait)\n",
-	       elapsed * 1e9 / (double)done);
+	       r.cpu * 1e9 / (double)r.done);
+	report_parts(&bench);
 	close_bench(&bench);
 }
 
