@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { RAILS = 32, GPUS = 8, BYTES = 8 << 20 };
+enum { RAILS = 32, GPUS = 8, BYTES = 64 << 20 /* many times what the rails have in flight */ };
 
 static const char *const gpus[GPUS] = { "53:00.0", "64:00.0", "75:00.0", "86:00.0",
 					"97:00.0", "a8:00.0", "b9:00.0", "ca:00.0" };

@@ -124,13 +124,15 @@ static void set_notify(struct wf_transfer *transfer, const struct weft_op *op)
 static void set_groups(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
-	uint64_t groups = 0;
+	uint64_t groups = 0, most, share;
 
 	for (uint32_t i = 0; i < transfer->slices; i++)
 		groups |= transfer->slice[i].region->groups;
 	atomic_store(&transfer->groups, groups);
-	/* A single group takes it whole; several claim a few pieces a rail at a time. */
-	transfer->claim = groups & (groups - 1) ? 16 * (engine->rails / engine->groups + 1) : transfer->units;
+	/* A single group takes it whole; several claim a few pieces a rail at a time, and leave some for the others. */
+	most = 16 * (engine->rails / engine->groups + 1);
+	share = transfer->units / ((uint64_t)__builtin_popcountll(groups) * SHARES) + 1;
+	transfer->claim = groups & (groups - 1) ? (share < most ? share : most) : transfer->units;
 }
 
 static int begin(struct wf_transfer *transfer, weft_transfer *ret)
