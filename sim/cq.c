@@ -202,6 +202,22 @@ static bool receive_one(struct endpoint *ep, struct reading *r, const struct wir
 	return false;
 }
 
+/*
+ * A sender fills a claimed arrival within nanoseconds, unless it was killed just then. Others must not wait
+ * for it for ever: after a time no living sender needs, it is passed over.
+ */
+static void pass_over_dead(struct endpoint *ep)
+{
+	uint64_t now = sim_ticks();
+
+	if (!ep->claimed_since) {
+		ep->claimed_since = now;
+	} else if (now - ep->claimed_since > sim_ticks_of_ns(300000000)) {
+		ep->claimed_since = 0;
+		wire_release_arrival(ep->wire);
+	}
+}
+
 static void progress_rx(struct endpoint *ep, struct reading *r, size_t limit)
 {
 	struct wire_arrival *arrival;
@@ -218,9 +234,12 @@ static void progress_rx(struct endpoint *ep, struct reading *r, size_t limit)
 		stop = receive_one(ep, r, arrival);
 
 		wire_release_arrival(ep->wire);
+		ep->claimed_since = 0;
 		if (stop)
 			return;
 	}
+	if (UNLIKELY(r->done < limit && wire_arrival_claimed(ep->wire)))
+		pass_over_dead(ep);
 }
 
 static void drain_ready(struct reading *r)

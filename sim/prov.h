@@ -179,6 +179,7 @@ struct endpoint {
 	struct event_queue *eq;
 	struct wire_map *map;
 	struct wire_endpoint *wire;
+	uint64_t claimed_since; /* ticks; the next arrival is claimed and unfilled. 0: it is not */
 	bool enabled, tx_selective, rx_selective;
 	uint64_t tx_flags, rx_flags; /* default op_flags */
 	uint64_t inject_bytes, max_bytes, max_send_bytes;

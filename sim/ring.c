@@ -119,3 +119,9 @@ void wire_release_arrival(struct wire_endpoint *ep)
 
 	atomic_store_explicit(&ep->arrival_head, head + 1, memory_order_release);
 }
+
+bool wire_arrival_claimed(struct wire_endpoint *ep)
+{
+	return atomic_load_explicit(&ep->arrival_tail, memory_order_relaxed) !=
+	       atomic_load_explicit(&ep->arrival_head, memory_order_relaxed);
+}

@@ -7,8 +7,8 @@
 
 #include <stddef.h>
 
-/* Validates the specification, finds the provider and sets FI_PROVIDER_PATH, SIMFAB and, unless already set and
- * where the machine has one, WEFT_TOPOLOGY_XML. 0, or a negative errno with a sentence in `error`. */
+/* Validates the specification, finds the provider and sets FI_PROVIDER_PATH, SIMFAB and, unless already set
+ * and where the machine has one, WEFT_TOPOLOGY_XML. 0, or a negative errno with a sentence in `error`. */
 int wf_sim_setup(const char *spec, char *error, size_t error_bytes);
 
 #endif

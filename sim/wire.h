@@ -135,5 +135,7 @@ bool wire_push_arrival(struct wire_endpoint *ep, const struct wire_arrival *arri
 /* Owner: the next arrival, or NULL; then release it. */
 struct wire_arrival *wire_next_arrival(struct wire_endpoint *ep);
 void wire_release_arrival(struct wire_endpoint *ep);
+/* Owner, when there is no next arrival: a sender has claimed it but not filled it yet. */
+bool wire_arrival_claimed(struct wire_endpoint *ep);
 
 #endif

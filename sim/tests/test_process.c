@@ -1,12 +1,15 @@
 /* Two processes: data both ways, a peer that is killed, stopped or restarted, segments left behind. */
 #include "../control.h"
+#include "../wire.h"
 #include "rig.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -233,6 +236,37 @@ static void open_and_close(void)
 	rig_close(&rig);
 }
 
+/* A sender that died between claiming an arrival and filling it, played by hand. */
+static void half_announced(void **state)
+{
+	char path[128];
+	struct wire_endpoint *wire;
+	struct wire_address address;
+	struct rig a, b;
+	fi_addr_t ab;
+	int fd;
+
+	rig_open_spec(&a, "p5");
+	rig_open_spec(&b, "p5");
+	ab = rig_connect(&a, &b);
+	memcpy(&address, b.address, sizeof address);
+	snprintf(path, sizeof path, "/dev/shm/simfab-%u-%d-%08x", (unsigned)geteuid(), (int)address.pid,
+		 address.id);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	wire = mmap(NULL, sizeof *wire, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(wire, MAP_FAILED);
+	atomic_fetch_add(&wire->arrival_tail, 1);
+	assert_int_equal(rig_write(&a, ab, &b, 8, 0, FI_REMOTE_CQ_DATA), 0);
+	rig_expect(&a, NULL, &a.context[0]);
+	rig_expect_nothing(&b, 1000000);
+	rig_expect(&b, NULL, NULL); /* passed over, and the living one is heard */
+	munmap(wire, sizeof *wire);
+	close(fd);
+	rig_close(&a);
+	rig_close(&b);
+}
+
 static void segments(void **state)
 {
 	struct child child;
@@ -305,6 +339,7 @@ int main(void)
 		cmocka_unit_test(killed_peer),
 		cmocka_unit_test(killed_peer_that_never_answers),
 		cmocka_unit_test(stopped_peer),
+		cmocka_unit_test(half_announced),
 		cmocka_unit_test(segments),
 		cmocka_unit_test(fault_from_another_process),
 	};
