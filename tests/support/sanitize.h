@@ -1,0 +1,8 @@
+/* Called by the sanitizers' own start-up code, where there is one. */
+#ifndef TEST_SANITIZE_H
+#define TEST_SANITIZE_H
+
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_options(void);
+const char *__tsan_default_suppressions(void);
+#endif
