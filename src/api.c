@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- engine ---- */
 
@@ -37,7 +38,10 @@ int weft_open(const struct weft_config *config, weft_engine **ret_engine)
 
 int weft_close(weft_engine *engine)
 {
-	return engine ? wf_engine_close(engine) : 0;
+	if (!engine)
+		return 0;
+	/* After a fork the child has our memory but none of our threads: it must leave the engine alone. */
+	return engine->pid == getpid() ? wf_engine_close(engine) : -EPERM;
 }
 
 int weft_progress(weft_engine *engine)

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #define INBOUND_POOL    2048
 #define INBOUND_BYTES   512 /* header and data of a message that came in; larger ones are allocated */
@@ -195,6 +196,7 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 		return -ENOMEM;
 	engine->log = (struct wf_log){ config->log, config->log_context };
 	engine->incarnation = make_incarnation();
+	engine->pid = getpid();
 	atomic_store(&engine->epochs, (uint32_t)engine->incarnation & 0xffff);
 	pthread_mutex_init(&engine->lock, NULL);
 	pthread_mutex_init(&engine->directory_lock, NULL);

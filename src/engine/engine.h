@@ -24,6 +24,7 @@ struct weft_engine {
 	struct wf_log log;
 	uint64_t incarnation;
 	_Atomic int closing;
+	int pid; /* whose threads these are */
 	char provider[32];
 
 	struct wf_nics nics;

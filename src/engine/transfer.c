@@ -84,7 +84,7 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	transfer->parent = NULL;
 	transfer->children = 0;
 	transfer->notify = WEFT_NOTIFY_NOTHING;
-	transfer->sent = transfer->answered = transfer->begun = transfer->parts_told = false;
+	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told = false;
 	transfer->status = 0;
 	atomic_store_explicit(&transfer->unquiet, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->bytes, 0, memory_order_relaxed);
@@ -284,6 +284,7 @@ static void start_parts(struct wf_transfer *transfer)
 		wf_transfer_parts_done(transfer);
 		return;
 	}
+	transfer->moving = true;
 	atomic_store(&transfer->parts_left, (uint32_t)__builtin_popcountll(groups));
 	for (uint32_t g = 0; g < engine->groups; g++)
 		if (groups & UINT64_C(1) << g)
@@ -358,7 +359,7 @@ void wf_transfer_stopped(struct wf_transfer *transfer)
 		return;
 	if (transfer->kind == WF_EXPECT)
 		wf_expect_forget(transfer);
-	if (!atomic_load(&transfer->parts_left)) {
+	if (!transfer->moving) {
 		wf_transfer_end(transfer, wf_transfer_why(transfer));
 		return;
 	}
@@ -378,6 +379,7 @@ void wf_transfer_parts_done(struct wf_transfer *transfer)
 {
 	int why = wf_transfer_why(transfer);
 
+	transfer->moving = false;
 	if (why || transfer->notify != WEFT_NOTIFY_FENCED)
 		wf_transfer_end(transfer, why);
 	else

@@ -104,7 +104,7 @@ struct wf_transfer {
 	weft_transfer *child; /* in copy */
 	_Atomic uint64_t bytes;
 	bool sent, answered; /* BARRIER: our message is there; theirs is here */
-	bool begun, parts_told;
+	bool begun, moving, parts_told; /* the home's: moving from the first part's start to PARTS_DONE */
 	uint64_t expected; /* EXPECT */
 	int status;
 	struct wf_timer timer;
