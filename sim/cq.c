@@ -289,7 +289,7 @@ static inline void progress(struct completion_queue *cq, struct endpoint *ep, st
 				drain_ready(r);
 		}
 		if (LIKELY(!cq->error_count) && ep->tx_cq)
-			progress_tx(ep, ep->tx_cq == cq ? r : NULL, r->now);
+			progress_tx(ep, ep->tx_cq == cq && r->count ? r : NULL, r->now);
 	}
 	if (ep->rx_cq == cq && r->done < r->count && !cq->error_count)
 		progress_rx(ep, r, r->count);
@@ -304,7 +304,7 @@ static inline ssize_t cq_read_inside(struct completion_queue *cq, void *buf, siz
 	if (UNLIKELY(cq->ready_count))
 		drain_ready(&r);
 	for (uint32_t i = 0; i < cq->endpoint_count && !cq->error_count; i++) {
-		/* With room for nothing a read still makes progress (libfabric allows count 0). */
+		/* A read with room for nothing makes progress too: what completes waits for the next. */
 		progress(cq, cq->endpoints[i], &r);
 		if (r.done == count && count)
 			break;

@@ -272,6 +272,21 @@ static void separate_queues(void **state)
 	fi_freeinfo(hints);
 }
 
+static void reading_nothing_progresses(void **state)
+{
+	uint64_t end = rig_now() + RIG_DEADLINE;
+	struct pair p;
+
+	open_pair(&p, "p5,handshake=0");
+	p.a.memory[7] = 1;
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
+	while (!p.b.memory[7] && rig_now() < end)
+		assert_int_equal(fi_cq_read(p.a.cq, NULL, 0), -FI_EAGAIN);
+	assert_int_equal(p.b.memory[7], 1);
+	rig_expect(&p.a, NULL, &p.a.context[0]);
+	close_pair(&p);
+}
+
 static void selective_completion(void **state)
 {
 	const struct rig_options options = { .spec = "p5,handshake=0",
@@ -305,6 +320,7 @@ int main(void)
 		cmocka_unit_test(closing_drops),
 		cmocka_unit_test(separate_queues),
 		cmocka_unit_test(selective_completion),
+		cmocka_unit_test(reading_nothing_progresses),
 	};
 
 	return cmocka_run_group_tests_name("data", tests, NULL, NULL);
