@@ -15,6 +15,7 @@
 #define HELLO_RETRY_NS   (1 * WF_MS)   /* the provider had no room, or is connecting */
 #define HELLO_ANSWER_NS  (50 * WF_MS)  /* an answer should be here by then; doubles */
 #define HELLO_LAST_NS    (2 * WF_S)
+#define IMMEDIATES_MOST  256           /* unread on a path */
 #define HELLO_TRIES      4             /* then the peer's next rail */
 
 /* ---- books ---- */
@@ -136,6 +137,11 @@ static int pick_remote(const struct wf_lane *lane, uint32_t from)
 	return -1;
 }
 
+static bool wants_answer(const struct wf_path *path)
+{
+	return path->state == WF_PATH_OPENING || (path->state == WF_PATH_UP && path->immediates_asked);
+}
+
 static void plan(struct wf_lane *lane)
 {
 	uint64_t next = WF_NEVER;
@@ -143,10 +149,18 @@ static void plan(struct wf_lane *lane)
 	if (lane->closing)
 		return;
 	for (uint32_t i = 0; i < lane->group->seats; i++)
-		if (lane->path[i].state == WF_PATH_OPENING && atomic_load(&lane->group->seat[i].up) &&
-		    lane->path[i].hello_ns < next)
+		if (wants_answer(&lane->path[i]) && atomic_load(&lane->group->seat[i].up) && lane->path[i].hello_ns < next)
 			next = lane->path[i].hello_ns;
 	wf_timer_set(&lane->group->worker.timers, &lane->timer, next);
+}
+
+/* What each of our peers may have unread in a rail's completion queue, so that all of them together fit. */
+static uint32_t immediates_for_each(struct weft_engine *engine)
+{
+	uint64_t peers = atomic_load_explicit(&engine->peers.live, memory_order_relaxed) + 1;
+	uint64_t share = WF_IMMEDIATES_ROOM / 2 / peers;
+
+	return (uint32_t)(share < 1 ? 1 : share > IMMEDIATES_MOST ? IMMEDIATES_MOST : share);
 }
 
 /* A greeting is built and posted by hand: it must go out over this very pair. */
@@ -162,6 +176,7 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, co
 				  .to_peer = answered ? answered->tag : 0,
 				  .to_epoch = answered ? answered->from_epoch : 0,
 				  .credit = engine->settings.window_frames,
+				  .seq = immediates_for_each(engine),
 				  .tag = peer->handle,
 				  .call = atomic_load(&peer->incarnation) };
 	struct wf_path via = { 0 };
@@ -192,7 +207,7 @@ static void hello(struct wf_lane *lane, uint32_t place, uint64_t now_ns)
 	uint64_t wait;
 	int error, remote;
 
-	if (path->tries && path->tries % HELLO_TRIES == 0) {
+	if (path->state == WF_PATH_OPENING && path->tries && path->tries % HELLO_TRIES == 0) {
 		remote = pick_remote(lane, path->remote + 1u);
 		if (remote >= 0 && remote != path->remote)
 			path->remote = (uint8_t)remote;
@@ -209,7 +224,7 @@ static void on_timer(struct wf_timer *timer, uint64_t now_ns)
 	struct wf_lane *lane = wf_container(timer, struct wf_lane, timer);
 
 	for (uint32_t i = 0; i < lane->group->seats; i++)
-		if (lane->path[i].state == WF_PATH_OPENING && lane->path[i].hello_ns <= now_ns &&
+		if (wants_answer(&lane->path[i]) && lane->path[i].hello_ns <= now_ns &&
 		    atomic_load(&lane->group->seat[i].up))
 			hello(lane, i, now_ns);
 	plan(lane);
@@ -259,6 +274,8 @@ static void path_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote,
 	path->target = target;
 	path->tries = 0;
 	path->stuck_ns = 0;
+	path->immediates = path->ops; /* whoever answers a hello has read all that completed before it */
+	path->immediates_done = path->immediates_asked = 0;
 	atomic_fetch_add_explicit(&lane->paths_up, 1, memory_order_relaxed);
 	atomic_store_explicit(&lane->last_ok_ns, wf_group_now(lane->group), memory_order_relaxed);
 	wf_lane_runnable(lane);
@@ -272,6 +289,30 @@ static void path_down(struct wf_lane *lane, struct wf_path *path, uint64_t hello
 	path->state = WF_PATH_OPENING;
 	path->hello_ns = hello_ns;
 	atomic_fetch_sub_explicit(&lane->paths_up, 1, memory_order_relaxed);
+}
+
+/* A completed write's immediate lies in the peer's completion queue, before a hello that is sent from now on: the answer
+ * to it says that the peer has read so far. Asked in time, it never holds anything up. */
+void wf_lane_immediate_done(struct wf_lane *lane, struct wf_path *path)
+{
+	path->immediates_done++;
+	if (path->immediates_asked || path->immediates_done < (path->immediates_limit + 1) / 2 || lane->closing)
+		return;
+	path->immediates_asked = path->immediates_done;
+	path->hello_ns = wf_group_now(lane->group);
+	plan(lane);
+}
+
+static void immediates_read(struct wf_lane *lane, struct wf_path *path, const struct wf_frame *welcome)
+{
+	uint32_t read = path->immediates_asked;
+
+	path->immediates_limit = welcome->seq > IMMEDIATES_MOST ? IMMEDIATES_MOST : (uint32_t)welcome->seq;
+	path->immediates_asked = 0;
+	path->immediates_done -= read < path->immediates_done ? read : path->immediates_done;
+	path->immediates -= read < path->immediates ? read : path->immediates;
+	path->tries = 0;
+	wf_lane_runnable(lane);
 }
 
 void wf_lane_path_failed(struct wf_lane *lane, struct wf_path *path, const char *why)
@@ -439,6 +480,8 @@ static void answer_hello(struct wf_peer *peer, struct wf_seat *seat, const struc
 		return;
 	if (greet(lane, seat, frame->from_rail, frame))
 		return; /* no room: they ask again */
+	if (!lane->path[seat->place].immediates_limit)
+		lane->path[seat->place].immediates_limit = frame->seq > IMMEDIATES_MOST ? IMMEDIATES_MOST : (uint32_t)frame->seq;
 	path_up(lane, &lane->path[seat->place], frame->from_rail, target);
 	tell_home(lane, frame);
 }
@@ -478,6 +521,7 @@ void wf_welcome_arrived(struct wf_group *group, struct wf_seat *seat, const stru
 	if (lane->opened && !lane->closing && frame->incarnation == atomic_load(&peer->incarnation) &&
 	    frame->to_epoch == atomic_load(&peer->epoch) && frame->from_rail < lane->book->count &&
 	    !find_target(lane, seat, frame->from_rail, &target)) {
+		immediates_read(lane, &lane->path[seat->place], frame);
 		path_up(lane, &lane->path[seat->place], frame->from_rail, target);
 		tell_home(lane, frame);
 	}

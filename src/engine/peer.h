@@ -37,6 +37,8 @@ struct wf_path {
 	uint8_t tries;
 	uint64_t hello_ns;   /* say hello (again) at */
 	uint64_t stuck_ns;   /* since when every post was refused with EAGAIN; 0: not */
+	/* Immediates the peer may not have read yet: posted, of them completed, of them asked about by a hello. */
+	uint32_t immediates, immediates_done, immediates_asked, immediates_limit;
 };
 
 /* The peer's rail j in the address vector of seat i. */
@@ -131,6 +133,7 @@ void wf_lane_set_book(struct wf_lane *lane, struct wf_book *book); /* takes the 
 void wf_lane_hello_now(struct wf_lane *lane);
 void wf_lane_quiet(struct wf_lane *lane); /* the peer is down: close the paths, say hello seldom */
 void wf_lane_path_failed(struct wf_lane *lane, struct wf_path *path, const char *why);
+void wf_lane_immediate_done(struct wf_lane *lane, struct wf_path *path);
 void wf_lane_seat_reset(struct wf_lane *lane, struct wf_seat *seat);
 void wf_lane_runnable(struct wf_lane *lane);
 void wf_lane_send_copy(struct wf_lane *lane, void *frame); /* a frame another worker built; frees it */

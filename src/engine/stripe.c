@@ -99,7 +99,7 @@ static struct wf_slice *slice_at(struct wf_part *part, uint64_t unit)
 	return &transfer->slice[part->slice];
 }
 
-/* Fills what goes to the NIC. False: the peer's memory has no key on that rail. */
+/* Fills what goes to the NIC. False: the peer's memory has no key on that rail, or its immediates there are not read. */
 static bool resolve(struct wf_seat *seat, struct wf_path *path, struct wf_piece *piece, struct wf_rma *rma)
 {
 	struct wf_part *part = piece->part;
@@ -118,7 +118,8 @@ static bool resolve(struct wf_seat *seat, struct wf_path *path, struct wf_piece 
 		remote = slice->remote_offset + offset;
 		bytes = slice->bytes - offset < transfer->unit_bytes ? slice->bytes - offset : transfer->unit_bytes;
 	}
-	if (!(slice->remote->rails & UINT64_C(1) << path->remote))
+	if (!(slice->remote->rails & UINT64_C(1) << path->remote) ||
+	    (transfer->notify == WEFT_NOTIFY_COUNTED && path->immediates >= path->immediates_limit))
 		return false;
 	piece->bytes = bytes;
 	rma->local = slice->region->base + local;
@@ -250,6 +251,7 @@ static int gather(struct wf_group *group, struct wf_seat *seat, struct wf_piece 
 		}
 		piece->path = path;
 		path->ops++;
+		path->immediates += rmas[gathered].has_immediate;
 		path->bytes += piece->bytes;
 		pieces[gathered++] = piece;
 		if (lane->quantum <= piece->bytes)
@@ -268,6 +270,7 @@ static void unpull(struct wf_piece *piece)
 {
 	piece->path->ops--;
 	piece->path->bytes -= piece->bytes;
+	piece->path->immediates -= piece->part->transfer->notify == WEFT_NOTIFY_COUNTED;
 	piece->part->in_flight--;
 	put_again(piece);
 }
@@ -395,6 +398,8 @@ void wf_piece_completed(struct wf_group *group, struct wf_piece *piece, int stat
 	struct wf_seat *seat = piece->seat;
 
 	leave_nic(group, piece);
+	if (part->transfer->notify == WEFT_NOTIFY_COUNTED)
+		wf_lane_immediate_done(lane, path);
 	if (!status) {
 		part->bytes += piece->bytes;
 		atomic_store_explicit(&lane->last_ok_ns, wf_group_now(group), memory_order_relaxed);

@@ -11,7 +11,7 @@
 
 #define QUEUE_OPS_MAX   1024u     /* more in flight only adds latency on any link we know */
 #define WINDOW_OPS_MAX  256u
-#define IMMEDIATES_ROOM 1024u     /* completions we did not ask for */
+
 #define WINDOW_TIME_NS  UINT64_C(200000) /* bytes a link moves in so long cover its latency many times */
 
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text)
@@ -80,7 +80,7 @@ static int open_cq(struct wf_rail *rail)
 	int error = -FI_ENOSYS;
 
 	/* Never more completions outstanding than the queue holds: some NICs lose what does not fit. */
-	attr.size = rail->limits.queue_ops + rail->receive_frames + IMMEDIATES_ROOM;
+	attr.size = rail->limits.queue_ops + rail->receive_frames + WF_IMMEDIATES_ROOM;
 	if (!rail->quirks->no_wait)
 		error = fi_cq_open(rail->domain, &attr, &rail->cq, NULL);
 	rail->wait_fd = !error;

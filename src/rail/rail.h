@@ -40,6 +40,8 @@ void wf_nics_free(struct wf_nics *nics);
 
 /* ---- a rail (rail.c) ---- */
 
+#define WF_IMMEDIATES_ROOM 4096u /* completions nobody here asked for: peers' immediates, which they ration among them */
+
 struct wf_rail_limits {
 	uint64_t max_bytes; /* of one operation */
 	uint32_t queue_ops; /* operations posted at most */
