@@ -216,6 +216,10 @@ static int wrong(const char *text)
 /* What contradicts itself is said, never quietly ignored. */
 static int check(const struct bench_options *options)
 {
+	char why[200];
+
+	if (cmd_transport_check(&options->transport, why, sizeof why) < 0)
+		return wrong(why);
 	if (options->json && options->csv)
 		return wrong("--json and --csv exclude each other");
 	if (options->is_listener && options->host)

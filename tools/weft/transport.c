@@ -70,24 +70,35 @@ static void choose_provider(const struct cmd_transport_options *options, struct 
 	snprintf(transport->why, sizeof transport->why, "%s", why);
 }
 
+int cmd_transport_check(const struct cmd_transport_options *options, char *why, size_t room)
+{
+	uint64_t count;
+
+	if (options->rails && cmd_parse_number(options->rails, &count) == 0 &&
+	    (count < 1 || count > CMD_RAILS_MAX)) {
+		snprintf(why, room, "--rails cannot be %s: it is a number from 1 to %d, or names of NICs",
+			 options->rails, CMD_RAILS_MAX);
+		return -EINVAL;
+	}
+	if ((options->rails && strlen(options->rails) >= CMD_RAILS_TEXT) ||
+	    (options->avoid && strlen(options->avoid) >= CMD_RAILS_TEXT) ||
+	    (options->provider && strlen(options->provider) >= CMD_PROVIDER_TEXT)) {
+		snprintf(why, room, "the text of --provider, --rails or --avoid is too long");
+		return -EINVAL;
+	}
+	return 0;
+}
+
 int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
 			 char *why, size_t room)
 {
 	struct cmd_transport transport = { 0 };
 	uint64_t count = 0;
 	bool number = options->rails && cmd_parse_number(options->rails, &count) == 0;
+	int rc = cmd_transport_check(options, why, room);
 
-	if (number && (count < 1 || count > CMD_RAILS_MAX)) {
-		snprintf(why, room, "--rails cannot be %s: it is a number from 1 to %d, or names of NICs",
-			 options->rails, CMD_RAILS_MAX);
-		return -EINVAL;
-	}
-	if ((options->rails && strlen(options->rails) >= sizeof transport.rails) ||
-	    (options->avoid && strlen(options->avoid) >= sizeof transport.avoid) ||
-	    (options->provider && strlen(options->provider) >= sizeof transport.provider)) {
-		snprintf(why, room, "the text of --provider, --rails or --avoid is too long");
-		return -EINVAL;
-	}
+	if (rc < 0)
+		return rc;
 	if (options->rails && !number)
 		snprintf(transport.rails, sizeof transport.rails, "%s", options->rails);
 	if (options->avoid)
@@ -102,16 +113,27 @@ int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd
 	return 0;
 }
 
-static void print_log(void *context, enum weft_log_level level, const char *text)
+/* While an engine opens, its last error is kept: it names the NIC where the code that comes back cannot.
+ * Opening logs on the calling thread. */
+static char opening[200];
+static _Thread_local bool is_opening;
+
+static void keep_or_print(void *context, enum weft_log_level level, const char *text)
 {
 	static const char *const names[] = { "error", "warning", "info", "debug" };
-	(void)context;
-	fprintf(stderr, "weft %s: %s\n", names[level <= WEFT_LOG_DEBUG ? level : WEFT_LOG_DEBUG], text);
+	const bool *print = context;
+
+	if (is_opening && level == WEFT_LOG_ERROR)
+		snprintf(opening, sizeof opening, "%s", text);
+	if (*print)
+		fprintf(stderr, "weft %s: %s\n", names[level <= WEFT_LOG_DEBUG ? level : WEFT_LOG_DEBUG],
+			text);
 }
 
 void cmd_transport_config(const struct cmd_transport_options *options, const struct cmd_transport *transport,
 			  struct weft_config *ret_config)
 {
+	static bool always = true, never = false; /* the engine keeps a pointer to one */
 	struct weft_config config = WEFT_CONFIG_INIT;
 
 	config.provider = transport->provider[0] ? transport->provider : NULL;
@@ -121,8 +143,8 @@ void cmd_transport_config(const struct cmd_transport_options *options, const str
 	config.max_workers = (uint32_t)options->workers;
 	if (options->manual)
 		config.flags |= WEFT_MANUAL_PROGRESS;
-	if (options->verbose)
-		config.log = print_log;
+	config.log = keep_or_print;
+	config.log_context = options->verbose ? &always : &never;
 	*ret_config = config;
 }
 
@@ -134,24 +156,31 @@ char *cmd_describe_error(int error, char *text, size_t room)
 }
 
 struct providers {
-	char text[200];
-	const char *wanted;
+	char text[200]; /* ", tcp, shm" */
 	struct cmd_suggest suggest;
 	char best[32];
 };
 
+static bool has_word(const char *text, const char *word)
+{
+	size_t length = strlen(word);
+	for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
+		if (at[-1] == ' ' && (!at[length] || at[length] == ','))
+			return true;
+	}
+	return false;
+}
+
 static int collect_provider(void *context, const struct weft_nic *nic)
 {
 	struct providers *providers = context;
-	char name[34];
-	snprintf(name, sizeof name, " %s", nic->provider);
+	size_t used = strlen(providers->text);
 
-	/* Each once: they come NIC by NIC. */
-	const char *at = strstr(providers->text, name);
-	size_t length = strlen(name), used = strlen(providers->text);
-	if ((at && (at[length] == ',' || !at[length])) || used + length + 2 > sizeof providers->text)
+	/* Each once: they come NIC by NIC. Those stacked on others are nobody's first choice. */
+	if (strchr(nic->provider, ';') || has_word(providers->text, nic->provider) ||
+	    used + strlen(nic->provider) + 3 > sizeof providers->text)
 		return 0;
-	snprintf(providers->text + used, sizeof providers->text - used, "%s%s", used ? "," : "", name);
+	snprintf(providers->text + used, sizeof providers->text - used, ", %s", nic->provider);
 	cmd_suggest_offer(&providers->suggest, nic->provider);
 	if (providers->suggest.best == nic->provider) {
 		/* The name lives only as long as this call. */
@@ -161,31 +190,35 @@ static int collect_provider(void *context, const struct weft_nic *nic)
 	return 0;
 }
 
+/* What there would have been, and the nearest to what was asked for. */
+static void name_providers(const char *wanted, char *to, size_t room)
+{
+	struct weft_config any = WEFT_CONFIG_INIT;
+	struct providers providers = { .text = "" };
+
+	cmd_suggest_start(&providers.suggest, wanted);
+	weft_nics(&any, collect_provider, &providers);
+	const char *best = providers.suggest.best;
+	if (providers.text[0])
+		snprintf(to, room, ". Here are: %s%s%s%s", providers.text + 2, best ? "; did you mean " : "",
+			 best ? best : "", best ? "?" : "");
+}
+
 int cmd_transport_open(const struct weft_config *config, weft_engine **ret_engine, char *why, size_t room)
 {
+	opening[0] = '\0';
+	is_opening = true;
 	int rc = weft_open(config, ret_engine);
-	char text[256];
-	struct weft_config any = WEFT_CONFIG_INIT;
-	struct providers providers = { .wanted = config->provider };
-
+	is_opening = false;
 	if (rc == 0)
 		return 0;
-	cmd_describe_error(rc, text, sizeof text);
-	if (!config->provider) {
-		snprintf(why, room, "no engine could be opened%s%s: %s", config->rails ? " on " : "",
-			 config->rails ? config->rails : "", text);
-		return rc;
-	}
-	cmd_suggest_start(&providers.suggest, config->provider);
-	weft_nics(&any, collect_provider, &providers);
-	int used =
-	    snprintf(why, room, "no engine could be opened with provider %s%s%.300s: %s.", config->provider,
-		     config->rails ? " on " : "", config->rails ? config->rails : "", text);
-	if (used > 0 && (size_t)used < room && providers.text[0])
-		snprintf(why + used, room - (size_t)used, " Providers here:%s%s%s%s", providers.text,
-			 providers.suggest.best ? "; did you mean " : "",
-			 providers.suggest.best ? providers.suggest.best : "",
-			 providers.suggest.best ? "?" : "");
+	const char *hint = weft_error_hint(rc), *provider = config->provider, *rails = config->rails;
+	int used = snprintf(why, room, "no engine could be opened%s%s%s%.200s: %s%s%s",
+			    provider ? " with provider " : "", provider ? provider : "", rails ? " on " : "",
+			    rails ? rails : "", opening[0] ? opening : weft_strerror(rc), hint ? "; " : "",
+			    hint ? hint : "");
+	if (used > 0 && (size_t)used < room && config->provider && !config->rails)
+		name_providers(config->provider, why + used, room - (size_t)used);
 	return rc;
 }
 

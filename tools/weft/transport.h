@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CMD_RAILS_MAX = 64, CMD_RAILS_TEXT = 2048 };
+enum { CMD_RAILS_MAX = 64, CMD_RAILS_TEXT = 2048, CMD_PROVIDER_TEXT = 32 };
 
 struct cmd_transport_options {
 	const char *provider; /* NULL: choose */
@@ -24,14 +24,15 @@ struct cmd_transport_options {
 };
 
 struct cmd_transport {
-	char provider[32]; /* "": the engine's choice */
+	char provider[CMD_PROVIDER_TEXT]; /* "": the engine's choice */
 	char rails[CMD_RAILS_TEXT];
 	char avoid[CMD_RAILS_TEXT];
 	uint32_t max_rails; /* 0: no limit */
 	char why[160];	    /* "shared memory: no RDMA NIC here" */
 };
 
-/* 0, or -EINVAL with a sentence in why. */
+/* 0, or -EINVAL with a sentence in why. Looks only at the options; choosing looks at the host too. */
+int cmd_transport_check(const struct cmd_transport_options *options, char *why, size_t room);
 int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
 			 char *why, size_t room);
 /* The strings stay the transport's. */
