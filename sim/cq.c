@@ -202,6 +202,20 @@ static bool receive_one(struct endpoint *ep, struct reading *r, const struct wir
 	return false;
 }
 
+static inline struct wire_arrival *next_arrival(struct endpoint *ep)
+{
+	struct wire_arrival *slot = &ep->arrivals[ep->arrival_next & ep->arrival_mask];
+
+	/* Acquire: pairs with the release in wire_push_arrival. */
+	return atomic_load_explicit(&slot->sequence, memory_order_acquire) == ep->arrival_next + 1 ? slot
+												   : NULL;
+}
+
+static inline void release_arrival(struct endpoint *ep)
+{
+	wire_release_arrival(ep->wire, ep->arrival_next++);
+}
+
 /*
  * A sender fills a claimed arrival within nanoseconds, unless it was killed just then. Others must not wait
  * for it for ever: after a time no living sender needs, it is passed over.
@@ -214,15 +228,15 @@ static void pass_over_dead(struct endpoint *ep)
 		ep->claimed_since = now;
 	} else if (now - ep->claimed_since > sim_ticks_of_ns(300000000)) {
 		ep->claimed_since = 0;
-		wire_release_arrival(ep->wire);
+		release_arrival(ep);
 	}
 }
 
-static void progress_rx(struct endpoint *ep, struct reading *r, size_t limit)
+static inline void progress_rx(struct endpoint *ep, struct reading *r, size_t limit)
 {
 	struct wire_arrival *arrival;
 
-	while (r->done < limit && (arrival = wire_next_arrival(ep->wire))) {
+	while (r->done < limit && (arrival = next_arrival(ep))) {
 		bool stop;
 
 		if (arrival->visible_at) { /* handed over when it was posted, still on the wire */
@@ -233,12 +247,12 @@ static void progress_rx(struct endpoint *ep, struct reading *r, size_t limit)
 		}
 		stop = receive_one(ep, r, arrival);
 
-		wire_release_arrival(ep->wire);
+		release_arrival(ep);
 		ep->claimed_since = 0;
 		if (stop)
 			return;
 	}
-	if (UNLIKELY(r->done < limit && wire_arrival_claimed(ep->wire)))
+	if (UNLIKELY(r->done < limit && !(++ep->idle_reads % 64) && wire_arrival_claimed(ep->wire)))
 		pass_over_dead(ep);
 }
 

@@ -76,6 +76,8 @@ static int make_wire(struct endpoint *ep)
 		return -FI_ENOMEM;
 	ep->wire = wire_memory(ep->map);
 	wire_endpoint_layout(ep->wire, buffers, arrivals);
+	ep->arrivals = wire_arrivals(ep->wire);
+	ep->arrival_mask = arrivals - 1;
 	ep->wire->nic_id = dom->wire->head.id;
 	atomic_store(&ep->wire->arrival_limit, ep->rx_cq ? (uint32_t)ep->rx_cq->size : 0);
 	address = &ep->wire->address;

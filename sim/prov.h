@@ -179,6 +179,10 @@ struct endpoint {
 	struct event_queue *eq;
 	struct wire_map *map;
 	struct wire_endpoint *wire;
+	/* our side of the arrival ring, so that an empty read touches one shared line */
+	struct wire_arrival *arrivals;
+	uint64_t arrival_next;
+	uint32_t arrival_mask, idle_reads;
 	uint64_t claimed_since; /* ticks; the next arrival is claimed and unfilled. 0: it is not */
 	bool enabled, tx_selective, rx_selective;
 	uint64_t tx_flags, rx_flags; /* default op_flags */

@@ -105,19 +105,10 @@ bool wire_push_arrival(struct wire_endpoint *ep, const struct wire_arrival *arri
 	return true;
 }
 
-struct wire_arrival *wire_next_arrival(struct wire_endpoint *ep)
+void wire_release_arrival(struct wire_endpoint *ep, uint64_t place)
 {
-	uint64_t head = atomic_load_explicit(&ep->arrival_head, memory_order_relaxed);
-	struct wire_arrival *slot = &wire_arrivals(ep)[head & (ep->arrivals - 1)];
-
-	return atomic_load_explicit(&slot->sequence, memory_order_acquire) == head + 1 ? slot : NULL;
-}
-
-void wire_release_arrival(struct wire_endpoint *ep)
-{
-	uint64_t head = atomic_load_explicit(&ep->arrival_head, memory_order_relaxed);
-
-	atomic_store_explicit(&ep->arrival_head, head + 1, memory_order_release);
+	/* Release: pairs with the acquire in wire_push_arrival. */
+	atomic_store_explicit(&ep->arrival_head, place + 1, memory_order_release);
 }
 
 bool wire_arrival_claimed(struct wire_endpoint *ep)

@@ -132,9 +132,8 @@ struct wire_taken {
 bool wire_take_buffer(struct wire_endpoint *ep, struct wire_taken *ret_taken);
 /* Sender: report an arrival. False: the completion queue overran and it is lost. */
 bool wire_push_arrival(struct wire_endpoint *ep, const struct wire_arrival *arrival);
-/* Owner: the next arrival, or NULL; then release it. */
-struct wire_arrival *wire_next_arrival(struct wire_endpoint *ep);
-void wire_release_arrival(struct wire_endpoint *ep);
+/* Owner: the arrival at `place` may be written again. */
+void wire_release_arrival(struct wire_endpoint *ep, uint64_t place);
 /* Owner, when there is no next arrival: a sender has claimed it but not filled it yet. */
 bool wire_arrival_claimed(struct wire_endpoint *ep);
 
