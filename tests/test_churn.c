@@ -117,11 +117,10 @@ static void added_and_removed(void **state)
 		one_round(i);
 	}
 	steady_traffic(false);
-	/* A leak of 4 KiB a round would show; what allocators keep back does not. */
-	assert_flat("memory", rss, rss_bytes(), 3u << 20);
+	assert_flat("memory", rss, rss_bytes(), FLAT_BYTES);
 	assert_flat("descriptors", (uint64_t)fds, (uint64_t)open_fds(), 8);
 	assert_status(peer_try(&other, &(struct command){ .code = COMMAND_USAGE }, NULL, &answer), 0);
-	assert_flat("the peer's memory", other_rss, answer.value[0], 3u << 20);
+	assert_flat("the peer's memory", other_rss, answer.value[0], FLAT_BYTES);
 	assert_flat("the peer's descriptors", (uint64_t)other_fds, answer.value[1], 8);
 	assert_status(weft_engine_info(pair.here.engine, &info), 0);
 	assert_in_range(info.peers, 1, 2);
@@ -162,7 +161,7 @@ static void replaced_by_itself(void **state)
 		drop_news();
 	}
 	steady_traffic(false);
-	assert_flat("memory", rss, rss_bytes(), 3u << 20);
+	assert_flat("memory", rss, rss_bytes(), FLAT_BYTES);
 	assert_status(weft_peer_remove(pair.here.engine, peer), 0);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Placement on the simulated p5: a transfer from the memory of GPU g uses g's rails alone, host memory uses all. Two
- * engines in this process; what each rail carried is read from the sender.
+ * Placement on the simulated p5: a transfer from the memory of GPU g uses g's rails alone, host memory uses
+ * all. Two engines in this process; what each rail carried is read from the sender.
  */
 #include "sim/setup.h"
 #include "support/util.h"
@@ -123,7 +123,8 @@ static void gpu_memory_uses_its_rails(void **state)
 
 	wait_for_paths(sides);
 	for (int g = 0; g < GPUS; g++) {
-		assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, gpus[g], &region), 0);
+		assert_int_equal(
+		    weft_region_register_near(sides->here, sides->from, BYTES, 0, gpus[g], &region), 0);
 		carried(sides, before);
 		write_all(sides, region);
 		carried(sides, after);
@@ -157,9 +158,12 @@ static void nothing_is_near(void **state)
 	struct sides *sides = *state;
 	weft_region region;
 
-	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, "11:00.0", &region), -ENOENT);
-	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, "numa:77", &region), -ENOENT);
-	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, "a GPU", &region), -EINVAL);
+	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, "11:00.0", &region),
+			 -ENOENT);
+	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, "numa:77", &region),
+			 -ENOENT);
+	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, "a GPU", &region),
+			 -EINVAL);
 }
 
 int main(void)

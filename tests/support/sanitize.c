@@ -1,7 +1,8 @@
 /*
- * What the sanitizers should not report: libfabric's own. It is not built with them, and release 1.17 keeps a few
- * hundred bytes of every tcp endpoint it closes (its copy of the fi_info given to fi_endpoint, and what it learned of
- * connections). That weft itself stays flat is measured by the tests that open, close and add thousands of times.
+ * What the sanitizers should not report: libfabric's own. It is not built with them, and release 1.17 keeps a
+ * few hundred bytes of every tcp endpoint it closes (its copy of the fi_info given to fi_endpoint, and what
+ * it learned of connections). That weft itself stays flat is measured by the tests that open, close and add
+ * thousands of times.
  */
 #include "support/sanitize.h"
 

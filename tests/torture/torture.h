@@ -1,0 +1,250 @@
+/*
+ * The torture test: several engines on simulated NICs (or over tcp, shm) do random operations while faults come and go,
+ * engines close and open again and peers are removed, added and replaced. An oracle knows what each operation may end as
+ * and owns every byte of memory they touch.
+ *
+ * A node is one engine with its thread, the only one that submits to it; a canceller thread cancels anything at any time.
+ * One lock guards what nodes know of each other. Everything random comes from the seed; what threads make of it does not.
+ */
+#ifndef TORTURE_H
+#define TORTURE_H
+
+#include "weft.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define NODES      8
+#define OPS        512          /* an operation table's size: more than a node ever has in flight */
+#define SLOT       UINT64_C(4096)
+#define SLOTS      1024
+#define ARENA      (SLOT * SLOTS)
+#define RUN_SLOTS  64           /* largest range: 256 KiB */
+#define RUNS       12
+#define MOVES      64
+#define SERIALS    (1u << 20)   /* arrivals remembered */
+#define PENDING    8192
+#define MAIL       256
+#define CALLS      256
+#define IMMEDIATES 4096
+#define BARRIERS   1024
+#define STALE      64
+#define NOTES      16
+#define TRANSFERS  256          /* max_transfers of the engines */
+
+enum kind { KIND_WRITE, KIND_PAGES, KIND_SCATTER, KIND_READ, KIND_SEND, KIND_CALL, KIND_BARRIER, KIND_EXPECT, KINDS };
+
+/* Disturbances: those the simulator makes come first, then those the application's own calls make. */
+enum fault {
+	FAULT_ERROR, FAULT_DROP, FAULT_DELAY, FAULT_DUP, FAULT_EAGAIN, FAULT_RNR, FAULT_DOWN, FAULT_SLOW, FAULT_DEAD,
+	FAULT_INTERNAL, FAULT_REG, FAULT_OVERRUN,
+	FAULT_SIMULATED = FAULT_OVERRUN,
+	FAULT_CANCEL, FAULT_PEERS, FAULT_REGIONS, FAULT_REOPEN,
+	FAULTS
+};
+extern const char *const fault_name[FAULTS];
+
+enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_CHECK, PHASE_PROBE, PHASE_STOP };
+
+struct random {
+	uint64_t state;
+};
+
+/* Slots of an arena that belong to one operation. */
+struct run {
+	uint8_t node;
+	bool in; /* of the arena that receives; else of the one that is sent from */
+	uint16_t first, count;
+};
+
+struct move {
+	const uint8_t *from;
+	uint8_t run; /* destination: a run of the operation */
+	uint32_t offset, bytes;
+};
+
+struct note {
+	uint64_t ns;
+	const char *what;
+	int64_t value;
+};
+
+struct op {
+	uint64_t id; /* 0: free; serial << 16 | node << 12 | index */
+	enum kind kind;
+	uint32_t targets; /* nodes, a bit each */
+	uint32_t generation; /* of the node's engine */
+	uint32_t target_generation; /* of the only target, as we knew it */
+	weft_transfer handle;
+	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
+	bool active;   /* accepted or being submitted, and not ended */
+	bool excused;  /* someone asked for its cancellation */
+	enum weft_notify_kind notify;
+	uint32_t immediate, immediates;
+	uint32_t runs, moves, notes;
+	struct run run[RUNS];
+	struct move move[MOVES];
+	struct note note[NOTES];
+	uint64_t bytes; /* a done operation's event must say so many */
+	uint64_t barrier;
+};
+
+struct arena {
+	uint8_t *base;
+	uint8_t owned[SLOTS];  /* 0: free, holding guard; 1: an operation's; 2: may still be touched */
+	uint8_t guard[SLOTS];
+	uint64_t until_ns[SLOTS]; /* of state 2 */
+};
+
+/* What a node tells the others of itself. */
+struct published {
+	uint32_t generation, version; /* of the engine; of the regions */
+	size_t address_bytes, in_bytes, out_bytes;
+	uint8_t address[16384], in[8192], out[8192];
+};
+
+struct peer_link {
+	weft_peer peer;
+	weft_remote in, out;
+	uint32_t generation, version;
+	uint64_t retry_ns;
+	bool probed;
+};
+
+struct mail {
+	enum kind kind; /* KIND_BARRIER: enter it; KIND_EXPECT: send counted writes */
+	uint32_t from, generation, members, immediate, count, tries;
+	uint64_t id;
+};
+
+struct pending {
+	uint64_t id, since_ns;
+};
+
+struct owed {
+	weft_peer peer;
+	uint64_t call, id, due_ns;
+};
+
+struct node {
+	uint32_t index;
+	struct random random;
+	pthread_t thread;
+	pthread_rwlock_t alive; /* the canceller's against close */
+	weft_engine *engine;
+	weft_queue *queue[3]; /* the engine's listener first */
+	weft_region in, out;
+	uint32_t generation;
+	uint64_t slow_until_ns;
+	struct arena arena[2]; /* [in] */
+	struct published published;
+	struct peer_link link[NODES];
+	struct op op[OPS];
+	uint32_t active, next_op;
+	struct mail mail[MAIL];
+	uint32_t mail_head, mail_tail;
+	struct pending pending[PENDING];
+	uint32_t pendings;
+	struct owed owed[CALLS];
+	uint32_t oweds;
+	uint64_t sequence[NODES];          /* last sent to */
+	uint64_t heard[NODES][256];        /* last heard of, by the sender's generation */
+	weft_transfer stale[STALE];        /* handles that ended in this generation */
+	uint32_t stales;
+	uint32_t next_immediate, dirty_immediates;
+	uint64_t checked_ns, mended_ns;
+	uint8_t *image; /* what memory should look like */
+	_Atomic uint32_t in_phase;
+	bool has_drained;
+};
+
+struct counted {
+	uint32_t immediate, expected, submitted, done;
+	uint64_t done_ns;
+	bool failed;
+};
+
+struct barrier {
+	uint64_t id;
+	uint32_t members, entered;
+};
+
+struct tally {
+	uint64_t submitted[KINDS], refused, full, done[KINDS], ended[KINDS][160];
+	uint64_t notifies, messages, calls, counted, late_max_ns, reopens, peer_changes, region_changes, cancels, unquiet;
+	uint64_t faults[FAULTS], peer_down, rail_down, bytes;
+};
+
+struct world {
+	uint64_t seed, ops, limit_ns;
+	uint32_t nodes, nics, rounds;
+	const char *provider;
+	bool simulated, verbose;
+	uint32_t faults; /* a bit each */
+	struct node node[NODES];
+	pthread_mutex_t lock;
+	uint8_t arrived[SERIALS]; /* by serial: a bit for every node it arrived at */
+	struct counted counted[NODES][IMMEDIATES];
+	struct barrier barrier[BARRIERS];
+	uint64_t serial, barriers;
+	struct tally tally;
+	_Atomic uint32_t phase;
+	_Atomic uint64_t submitted;
+	uint64_t round_limit;
+};
+extern struct world world;
+
+/* util.c */
+uint64_t now_ns(void);
+uint64_t random_next(struct random *random);
+uint32_t random_below(struct random *random, uint32_t below);
+bool random_chance(struct random *random, uint32_t percent);
+void pattern_fill(uint8_t *to, uint64_t bytes, uint64_t seed);
+bool pattern_is(const uint8_t *at, uint64_t bytes, uint64_t seed);
+void watch_start(void);
+void watch_stop(void);
+uint64_t watch_lateness(uint64_t since_ns); /* worst scheduling delay seen since */
+uint64_t rss_bytes(void);
+uint32_t open_files(void);
+
+/* oracle.c */
+void fail(const struct op *op, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
+void op_note(struct op *op, const char *what, int64_t value);
+struct op *op_take(struct node *node, enum kind kind, uint32_t targets); /* NULL: none free. Locked inside */
+bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);        /* takes slots; false: none */
+uint8_t *run_base(const struct run *run);
+void op_move(struct op *op, uint32_t run, uint64_t offset, const void *from, uint64_t bytes);
+void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle);
+void op_ended(struct node *node, const struct weft_event *event);
+void op_dropped(struct node *node, struct op *op); /* its engine closed */
+void op_excuse(struct node *node, uint32_t target);
+void arrived(struct node *node, uint64_t id, const char *what);
+void check_overdue(struct node *node, uint64_t now);
+void check_arenas(void);
+
+/* node.c */
+int node_open(struct node *node);
+void node_close(struct node *node, bool restart);
+void node_publish_regions(struct node *node);
+void node_mend(struct node *node, uint64_t now);
+void node_churn(struct node *node);
+void *node_loop(void *node);
+
+/* submit.c */
+bool submit_random(struct node *node);
+void submit_mail(struct node *node);
+bool submit_probe(struct node *node, uint32_t target);
+void post_mail(uint32_t to, const struct mail *mail);
+
+/* event.c */
+int take_events(struct node *node);
+void send_replies(struct node *node, uint64_t now);
+
+/* fault.c */
+int faults_open(char *path, size_t bytes);
+void faults_start(void);
+void faults_stop(void);
+void faults_clear(void);
+#endif
