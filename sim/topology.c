@@ -1,12 +1,12 @@
 /*
- * make-topology NAME: prints the hwloc XML of a simulated machine, for WEFT_TOPOLOGY_XML and the topology
- * tests. A stand-alone program; the files in sim/topology/ are its output (the test `sim-topology` keeps them
- * equal).
+ * make-topology NAME|FILE: prints the hwloc XML of a simulated machine or of a machine file, for
+ * WEFT_TOPOLOGY_XML and the topology tests. A stand-alone program; the files in sim/topology/ are its output
+ * (the test `sim-topology` keeps them equal).
  *
  * Each GPU's host bridge hangs below its socket's package: hwloc then says which NUMA node the group is near.
  * Which 12 of the 48 cores belong to it is not in the hardware; the reader shares them out.
  */
-#include "machine.h"
+#include "spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,7 +129,8 @@ static void print_core(const struct sim_machine *m, int core, unsigned node)
 static void print_package(const struct sim_machine *m, int socket)
 {
 	int first = socket * m->cores_per_socket;
-	int groups = m->gpus / m->sockets;
+	/* Shared out as evenly as they go. */
+	int from = m->gpus * socket / m->sockets, to = m->gpus * (socket + 1) / m->sockets;
 	unsigned node = 1u << socket;
 
 	indent(2);
@@ -142,8 +143,8 @@ static void print_package(const struct sim_machine *m, int socket)
 	printf(" local_memory=\"%llu\"/>\n", 1024ull << 30);
 	for (int i = 0; i < m->cores_per_socket; i++)
 		print_core(m, first + i, node);
-	for (int i = 0; i < groups; i++)
-		print_group(m, socket * groups + i);
+	for (int i = from; i < to; i++)
+		print_group(m, i);
 	indent(2);
 	printf("</object>\n");
 }
@@ -172,15 +173,13 @@ static void print_machine(const struct sim_machine *m)
 
 int main(int argc, char **argv)
 {
-	const struct sim_machine *machine = argc == 2 ? sim_machine_find(argv[1]) : NULL;
+	struct sim_spec spec;
+	char error[256] = "which machine?";
 
-	if (!machine) {
-		fprintf(stderr, "usage: %s NAME\nNAME is one of:", argv[0]);
-		for (size_t i = 0; (machine = sim_machine_at(i)); i++)
-			fprintf(stderr, " %s", machine->name);
-		fprintf(stderr, "\n");
+	if (argc != 2 || sim_spec_parse(argv[1], &spec, error, sizeof error)) {
+		fprintf(stderr, "%s: %s\nusage: %s NAME|FILE\n", argv[0], error, argv[0]);
 		return 2;
 	}
-	print_machine(machine);
+	print_machine(&spec.machine);
 	return fflush(stdout) ? 1 : 0;
 }
