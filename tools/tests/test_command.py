@@ -277,6 +277,41 @@ class Output(Case):
         self.assertEqual(weft("info", "--provider", "shn").returncode, 1)
 
 
+class Sim(Case):
+    def setUp(self):
+        if "--sim" not in weft("help", "bench").stdout:
+            self.skipTest("built without the simulator")
+
+    def test_pages(self):
+        result = self.result("--sim", "p5,nics=4,rate=2G", *SHORT)
+        self.assertEqual(set(result), KEYS)
+        self.assertIs(result["simulated"], True)
+        self.assertIs(result["verified"], True)
+        self.assertEqual(result["rails"], 4)
+        self.assertEqual(result["line_gbps"], 8)
+        self.assertGreater(result["utilization"], 0)
+
+    def test_says_so(self):
+        run = weft("bench", "--sim", "p5,nics=2,copy=none", "--quiet", *SHORT)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        for line in ("transport", "throughput"):
+            self.assertRegex(run.stdout, rf"(?m)^ +{line} .*simulated")
+        self.assertIn("verified      no: the simulated NICs", run.stdout)
+        run = weft("bench", "--sim", "p5,nics=2", "--csv", *SHORT)
+        self.assertTrue(run.stdout.strip().endswith(",true"), run.stdout + run.stderr)
+
+    def test_wrong(self):
+        for spec in ("p6", "p5,nics=0", "p5,colour=red"):
+            run = weft("bench", "--sim", spec)
+            self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
+            self.assertIn("--sim", run.stderr)
+
+    def test_info(self):
+        info = json.loads(weft("info", "--sim", "p5,nics=8", "--peers", "2", "--json").stdout)
+        self.assertIs(info["simulated"], True)
+        self.assertEqual(len(info["rails"]), 8)
+
+
 class Hosts(Case):
     """Two processes that know each other only by host and port."""
 

@@ -1,4 +1,4 @@
-/* What goes over the control connection, each field checked as it is unpacked; and which operation is what. */
+/* What goes over the control connection, every field checked when unpacked; and which operation is what. */
 #include "bench.h"
 #include "pack.h"
 
