@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define VERSION FI_VERSION(1, 14)
+enum { WANTED = -2 };
 
 void fab_check(long rc, const char *what)
 {
@@ -17,12 +18,22 @@ void fab_check(long rc, const char *what)
 	exit(1);
 }
 
-uint64_t fab_now_ns(void)
+static uint64_t read_clock(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
+	clock_gettime(clock, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t fab_now_ns(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t fab_cpu_ns(void)
+{
+	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void fab_shuffle(uint32_t *list, uint64_t count, uint64_t seed)
@@ -62,7 +73,7 @@ static struct fi_info *ask(const char *name, const char *node, uint64_t op_flags
 
 static void open_rail(struct fab *fab, struct fab_rail *rail, struct fi_info *info, uint64_t flags)
 {
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_DATA, .size = 4096 };
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_DATA, .size = 4096, .wait_obj = FI_WAIT_NONE };
 	struct fi_av_attr av = { .type = info->domain_attr->av_type };
 	struct fi_eq_attr eq = { .wait_obj = FI_WAIT_NONE };
 	size_t depth = info->tx_attr->size;
@@ -73,7 +84,11 @@ static void open_rail(struct fab *fab, struct fab_rail *rail, struct fi_info *in
 	fab_check(fi_fabric(info->fabric_attr, &rail->fabric, NULL), "fi_fabric");
 	fab_check(fi_domain(rail->fabric, rail->info, &rail->domain, NULL), "fi_domain");
 	fab_check(fi_eq_open(rail->fabric, &eq, &rail->eq, NULL), "fi_eq_open");
+	if (fab->wait_fd == WANTED)
+		cq.wait_obj = FI_WAIT_FD;
 	fab_check(fi_cq_open(rail->domain, &cq, &rail->cq, NULL), "fi_cq_open");
+	if (fab->wait_fd == WANTED && fi_control(&rail->cq->fid, FI_GETWAIT, &fab->wait_fd))
+		fab->wait_fd = -1;
 	fab_check(fi_av_open(rail->domain, &av, &rail->av, NULL), "fi_av_open");
 	fab_check(fi_endpoint(rail->domain, rail->info, &rail->ep, NULL), "fi_endpoint");
 	fab_check(fi_ep_bind(rail->ep, &rail->eq->fid, 0), "fi_ep_bind");
@@ -108,7 +123,7 @@ static void open_messages(struct fab *fab)
 		  "fi_mr_reg");
 }
 
-void fab_open(struct fab *fab, const char *provider, size_t bytes)
+void fab_open(struct fab *fab, const char *provider, size_t bytes, bool waits)
 {
 	bool is_tcp = !strcmp(provider, "tcp"), is_shm = !strcmp(provider, "shm");
 	/* libfabric 1 calls its native one "net"; "tcp" there means the same below another layer. */
@@ -126,11 +141,14 @@ void fab_open(struct fab *fab, const char *provider, size_t bytes)
 		fab_check(-FI_ENODATA, name);
 	memset(fab, 0, sizeof *fab);
 	snprintf(fab->provider, sizeof fab->provider, "%s", name);
+	fab->wait_fd = waits && is_tcp ? WANTED : -1; /* the others have none */
 	fab->queue_ops = UINT64_MAX;
 	fab->bytes = bytes;
 	fab->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fab->memory == MAP_FAILED)
 		fab_check(-FI_ENOMEM, "mmap");
+	madvise(fab->memory, bytes,
+		MADV_HUGEPAGE); /* as weft bench: one process writing another's pays per page */
 	for (struct fi_info *info = list; info && fab->rails < FAB_RAILS; info = info->next) {
 		open_rail(fab, &fab->rail[fab->rails++], info, flags);
 		if (info->nic && info->nic->link_attr)

@@ -41,6 +41,7 @@ struct fab {
 	char provider[32];
 	struct fab_rail rail[FAB_RAILS];
 	int rails;
+	int wait_fd;	    /* of the first rail's queue; -1: none */
 	uint64_t queue_ops; /* the shallowest transmit queue */
 	double line_bps;
 	char *memory;
@@ -60,8 +61,8 @@ struct fab_card {
 };
 
 /* provider: "shm", "tcp" or "simfab". All of its NICs, or 127.0.0.1 for tcp. Ends the process when it cannot.
- */
-void fab_open(struct fab *fab, const char *provider, size_t bytes);
+ * waits: open the queue with a descriptor to sleep on, where there is one. */
+void fab_open(struct fab *fab, const char *provider, size_t bytes, bool waits);
 void fab_card(struct fab *fab, struct fab_card *ret_card);
 void fab_meet(struct fab *fab, const struct fab_card *card);
 void fab_close(struct fab *fab);
@@ -88,6 +89,13 @@ void fab_warm(struct fab_load *load);
 /* Reads every completion queue once, as a target must. Returns entries seen. */
 uint64_t fab_attend(struct fab *fab);
 
+/* Told after every turn whether it did nothing: spins for 50 us, then sleeps a little at a time. */
+struct fab_idle {
+	unsigned turns;
+	uint64_t since_ns;
+};
+void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing);
+
 /* Two-sided, first rail only: post a receive; send (injected when it fits); wait for one to arrive. */
 void fab_receive(struct fab *fab, unsigned slot);
 void fab_send(struct fab *fab, size_t bytes);
@@ -95,6 +103,7 @@ bool fab_arrived(struct fab *fab); /* one read of the queue; the receive is post
 
 void fab_check(long rc, const char *what);
 uint64_t fab_now_ns(void);
+uint64_t fab_cpu_ns(void); /* of this process */
 void fab_shuffle(uint32_t *list, uint64_t count, uint64_t seed);
 
 #endif

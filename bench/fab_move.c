@@ -1,9 +1,13 @@
 /* The bare posting loop: everything here is on the measured path, so it does only what the provider needs. */
 #include "fab.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define SPIN_NS UINT64_C(50000)
 
 static void stop_on_error(struct fab_rail *rail, ssize_t rc)
 {
@@ -19,59 +23,78 @@ static void stop_on_error(struct fab_rail *rail, ssize_t rc)
 	fab_check(rc, "fi_cq_read");
 }
 
-/* The pages of one operation: usually one. */
-static inline unsigned gather(struct fab_load *load, struct fab_rail *rail, struct iovec *local,
-			      struct fi_rma_iov *remote)
+/* What all writes of a rail's turn share. Only addresses change from one to the next. */
+struct post {
+	struct iovec local[FAB_IOVS];
+	struct fi_rma_iov remote[FAB_IOVS];
+	void *desc[FAB_IOVS];
+	struct fi_msg_rma message;
+};
+
+static inline void prepare(struct post *post, const struct fab_load *load, const struct fab_rail *rail)
+{
+	for (unsigned i = 0; i < load->iovs; i++) {
+		post->local[i].iov_len = post->remote[i].len = load->page_bytes;
+		post->remote[i].key = rail->key;
+		post->desc[i] = rail->desc;
+	}
+	post->message = (struct fi_msg_rma){ .msg_iov = post->local,
+					     .desc = post->desc,
+					     .iov_count = load->iovs,
+					     .rma_iov = post->remote,
+					     .rma_iov_count = load->iovs,
+					     .addr = rail->peer };
+}
+
+/* One operation of n pages from `at` on: 0 or what libfabric says. */
+static inline ssize_t post_one(struct post *post, const struct fab_load *load, struct fab_rail *rail,
+			       uint64_t at, unsigned n, uint64_t flags)
 {
 	size_t bytes = load->page_bytes;
-	unsigned n = load->left < load->iovs ? (unsigned)load->left : load->iovs;
 
-	for (unsigned i = 0; i < n; i++) {
-		uint64_t at = load->next;
-
-		local[i].iov_base = load->fab->memory + load->from[at] * bytes;
-		local[i].iov_len = bytes;
-		remote[i].addr = rail->base + load->to[at] * bytes;
-		remote[i].len = bytes;
-		remote[i].key = rail->key;
-		load->next = at + 1 < load->count ? at + 1 : 0;
+	for (unsigned i = 0; i < n; i++, at = at + 1 < load->count ? at + 1 : 0) {
+		post->local[i].iov_base = load->fab->memory + load->from[at] * bytes;
+		post->remote[i].addr = rail->base + load->to[at] * bytes;
 	}
-	return n;
+	if (rail->idle)
+		post->message.context = rail->idle[rail->idle_count - 1];
+	return fi_writemsg(rail->ep, &post->message, flags);
 }
 
 static inline void fill(struct fab_load *load, struct fab_rail *rail)
 {
-	struct iovec local[FAB_IOVS];
-	struct fi_rma_iov remote[FAB_IOVS];
-	void *desc[FAB_IOVS] = { rail->desc, rail->desc, rail->desc, rail->desc };
-	struct fi_msg_rma message = { .msg_iov = local, .desc = desc, .rma_iov = remote, .addr = rail->peer };
-	unsigned room = load->depth - rail->in_flight;
+	struct post post;
+	unsigned room = load->depth - rail->in_flight, n = load->iovs, posted = 0;
+	uint64_t at = load->next;
 
 	/* A full batch or nothing, unless the rail is about to run dry. */
-	if (room < load->batch && rail->in_flight > load->depth / 2)
+	if ((room < load->batch && rail->in_flight > load->depth / 2) || !load->left)
 		return;
 	if (room > load->batch)
 		room = load->batch;
-	for (; room && load->left; room--) {
-		uint64_t next = load->next;
-		unsigned n = gather(load, rail, local, remote);
-		bool more = room > 1 && load->left > n;
+	if (room > load->left / n)
+		room = load->left < n ? 1 : (unsigned)(load->left / n);
+	prepare(&post, load, rail);
+	while (posted < room) {
+		ssize_t rc =
+		    post_one(&post, load, rail, at, n, rail->flags | (posted + 1 < room ? FI_MORE : 0));
 
-		message.iov_count = message.rma_iov_count = n;
-		message.context = rail->idle ? rail->idle[rail->idle_count - 1] : NULL;
-		ssize_t rc = fi_writemsg(rail->ep, &message, rail->flags | (more ? FI_MORE : 0));
-		if (rc == -FI_EAGAIN) {
-			load->next = next;
-			return;
+		if (__builtin_expect(rc != 0, 0)) {
+			if (rc == -FI_EAGAIN)
+				break;
+			fab_check(rc, "fi_writemsg");
 		}
-		fab_check(rc, "fi_writemsg");
+		posted++;
 		if (rail->idle)
 			rail->idle_count--;
-		if (load->left != UINT64_MAX)
-			load->left -= n;
-		load->posted += n;
-		rail->in_flight++;
+		at += n;
+		if (at >= load->count)
+			at -= load->count;
 	}
+	load->next = at;
+	load->left -= load->left == UINT64_MAX ? 0 : load->left < posted * n ? load->left : posted * n;
+	load->posted += posted * n;
+	rail->in_flight += posted;
 }
 
 static inline uint64_t drain(struct fab_rail *rail)
@@ -142,6 +165,33 @@ uint64_t fab_attend(struct fab *fab)
 			stop_on_error(&fab->rail[i], got);
 	}
 	return seen;
+}
+
+void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing)
+{
+	uint64_t now;
+
+	if (!nothing) {
+		idle->turns = 0;
+		return;
+	}
+	/* Spinning is fastest while both sides have a core; when they do not, it starves the other. */
+	if (++idle->turns % 16)
+		return;
+	now = fab_now_ns();
+	if (idle->turns == 16)
+		idle->since_ns = now;
+	if (now - idle->since_ns < SPIN_NS)
+		return;
+	if (fab->wait_fd >= 0) {
+		struct fid *fid = &fab->rail[0].cq->fid;
+		struct pollfd ready = { .fd = fab->wait_fd, .events = POLLIN };
+
+		if (!fi_trywait(fab->rail[0].fabric, &fid, 1))
+			poll(&ready, 1, 1);
+	} else {
+		usleep(20);
+	}
 }
 
 void fab_receive(struct fab *fab, unsigned slot)

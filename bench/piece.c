@@ -165,8 +165,8 @@ static uint64_t measure_raw(const struct options *options, uint32_t *from, uint3
 				 .iovs = 1 };
 	uint64_t start;
 
-	fab_open(&near, "simfab", SLOTS * options->page_bytes);
-	fab_open(&far, "simfab", SLOTS * options->page_bytes);
+	fab_open(&near, "simfab", SLOTS * options->page_bytes, false);
+	fab_open(&far, "simfab", SLOTS * options->page_bytes, false);
 	fab_card(&far, &card);
 	fab_meet(&near, &card);
 	fab_warm(&load);

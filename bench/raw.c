@@ -30,6 +30,7 @@ static const char usage[] =
     "  --depth N          operations in flight a rail (default: tuned for provider and size)\n"
     "  --batch N          posts a doorbell (default 16)\n"
     "  --iovs N           pages an operation, 1 to 4 (default 1)\n"
+    "  --no-fd            sleep by the clock when idle, not on the queue's descriptor\n"
     "  --seconds S        how long to measure (default 1)\n"
     "  --pin A,B          run the sides on these cores\n"
     "  --json             one JSON object\n";
@@ -54,19 +55,13 @@ static void parse_pin(struct raw_options *options, const char *text)
 static int parse(int argc, char **argv, struct raw_options *options)
 {
 	static const struct option longs[] = {
-		{ "provider", 1, 0, 'p' },
-		{ "sim", 1, 0, 's' },
-		{ "op", 1, 0, 'o' },
-		{ "page-size", 1, 0, 'b' },
-		{ "region", 1, 0, 'r' },
-		{ "depth", 1, 0, 'd' },
-		{ "batch", 1, 0, 'n' },
-		{ "iovs", 1, 0, 'i' },
-		{ "seconds", 1, 0, 't' },
-		{ "pin", 1, 0, 'c' },
-		{ "json", 0, 0, 'j' },
-		{ "help", 0, 0, 'h' },
-		{ 0 },
+		{ "provider", 1, 0, 'p' }, { "sim", 1, 0, 's' },
+		{ "op", 1, 0, 'o' },	   { "page-size", 1, 0, 'b' },
+		{ "region", 1, 0, 'r' },   { "depth", 1, 0, 'd' },
+		{ "batch", 1, 0, 'n' },	   { "iovs", 1, 0, 'i' },
+		{ "seconds", 1, 0, 't' },  { "no-fd", 0, 0, 'f' },
+		{ "pin", 1, 0, 'c' },	   { "json", 0, 0, 'j' },
+		{ "help", 0, 0, 'h' },	   { 0 },
 	};
 	int c;
 
@@ -98,6 +93,9 @@ static int parse(int argc, char **argv, struct raw_options *options)
 			break;
 		case 't':
 			options->seconds = strtod(optarg, NULL);
+			break;
+		case 'f':
+			options->waits = false;
 			break;
 		case 'c':
 			parse_pin(options, optarg);
@@ -158,11 +156,12 @@ static void report(const struct raw_options *options, const struct raw_result *r
 		       "\"page_size\": %zu, "
 		       "\"depth\": %u, \"batch\": %u, \"iovs\": %u, \"pages\": %" PRIu64
 		       ", \"bytes\": %" PRIu64 ", \"seconds\": %.6f, \"gbps\": %.3f, \"line_gbps\": %.3f, "
-					       "\"mops\": %.6f, \"verified\": %s, "
+		       "\"mops\": %.6f, \"cpu_s\": %.3f, \"verified\": %s, "
 		       "\"simulated\": %s}\n",
 		       result->provider, result->rails, options->page_bytes, options->depth, options->batch,
 		       options->iovs, result->pages, result->bytes, result->seconds, gbps,
-		       result->line_bps / 1e9, mops, result->verified ? "true" : "null", simulated);
+		       result->line_bps / 1e9, mops, result->cpu_s, result->verified ? "true" : "null",
+		       simulated);
 	else
 		printf("raw %s: %d rails, pages of %zu bytes, %u in flight a rail: %.3f Gbit/s, %.3f million "
 		       "pages/s%s\n",
@@ -177,13 +176,14 @@ int main(int argc, char **argv)
 				       .batch = 16,
 				       .iovs = 1,
 				       .seconds = 1,
+				       .waits = true,
 				       .pin = { -1, -1 } };
 	struct raw_result result = { 0 };
 	char why[256];
 	int pair[2], status;
 
 	if (parse(argc, argv, &options) < 0) {
-		fputs(usage, stderr);
+		fputs("raw: it does not take that; raw --help says what it takes\n", stderr);
 		return 2;
 	}
 	if (options.sim && wf_sim_setup(options.sim, why, sizeof why)) {

@@ -12,14 +12,14 @@ struct raw_options {
 	unsigned depth, batch, iovs;
 	double seconds;
 	int pin[2]; /* -1: wherever */
-	bool pingpong, json;
+	bool pingpong, json, waits;
 };
 
 struct raw_result {
 	char provider[32];
 	int rails;
 	uint64_t pages, bytes;
-	double seconds, line_bps, p50_us, p99_us;
+	double seconds, line_bps, p50_us, p99_us, cpu_s; /* of both sides, while measured */
 	bool verified;
 };
 

@@ -3,20 +3,25 @@
 #include "fab.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define WARM_NS UINT64_C(200000000)
-enum { LOOK = 64, GIVE_WAY = 2000, SAMPLES = 1 << 20 };
+enum { LOOK = 64, SAMPLES = 1 << 20 };
 
 struct side {
 	const struct raw_options *options;
 	struct fab fab;
 	uint64_t slots;
 	uint32_t *from, *to; /* page k goes from from[k] to to[k], in this order, over and over */
+};
+
+/* What the target says at the end. */
+struct verdict {
+	uint64_t wrong, cpu_ns;
+	bool checked;
 };
 
 static void tell(int fd, const void *data, size_t bytes)
@@ -43,14 +48,6 @@ static bool pending(int fd)
 	return poll(&ready, 1, 0) > 0;
 }
 
-/* Spinning is fastest while both sides have a core; when they do not, it must not starve the other. */
-static void idle(unsigned *turns, bool nothing)
-{
-	*turns = nothing ? *turns + 1 : 0;
-	if (*turns > GIVE_WAY)
-		sched_yield();
-}
-
 static uint64_t mark(uint64_t page)
 {
 	return (page + 1) * 0x9e3779b97f4a7c15u;
@@ -69,7 +66,7 @@ static void open_side(struct side *side, const struct raw_options *options, int 
 		fab_check(-FI_ENOMEM, "memory");
 	fab_shuffle(side->from, side->slots, 1);
 	fab_shuffle(side->to, side->slots, 2);
-	fab_open(&side->fab, options->provider, options->region_bytes);
+	fab_open(&side->fab, options->provider, options->region_bytes, options->waits);
 	memset(side->fab.memory, target ? 0 : 1, options->region_bytes);
 	for (uint64_t i = 0; !target && step >= 8 && i < side->slots; i++) {
 		uint64_t value = mark(i);
@@ -100,16 +97,16 @@ static void close_side(struct side *side)
 static uint64_t run_pages(struct fab_load *load, uint64_t duration_ns)
 {
 	uint64_t start = fab_now_ns(), seen = 0;
-	unsigned turns = 0;
+	struct fab_idle idle = { 0 };
 
 	load->posted = 0;
 	load->left = UINT64_MAX;
 	for (;;) {
 		uint64_t done = fab_turn(load);
 
-		idle(&turns, !done);
+		fab_rest(load->fab, &idle, !done);
 		seen += done;
-		if (seen < LOOK && turns < LOOK)
+		if (seen < LOOK && idle.turns < LOOK)
 			continue;
 		seen = 0;
 		if (fab_now_ns() - start >= duration_ns)
@@ -117,11 +114,11 @@ static uint64_t run_pages(struct fab_load *load, uint64_t duration_ns)
 	}
 	load->left = 0;
 	while (fab_busy(load->fab))
-		idle(&turns, !fab_turn(load));
+		fab_rest(load->fab, &idle, !fab_turn(load));
 	return fab_now_ns() - start;
 }
 
-static void drive_pages(struct side *side, struct raw_result *result)
+static void drive_pages(struct side *side, int fd, struct raw_result *result)
 {
 	const struct raw_options *options = side->options;
 	uint64_t depth = options->depth < side->fab.queue_ops ? options->depth : side->fab.queue_ops;
@@ -140,7 +137,10 @@ static void drive_pages(struct side *side, struct raw_result *result)
 	fab_warm(&load);
 	run_pages(&load, WARM_NS);
 	load.next = 0; /* the marks are checked from the first page on */
+	tell(fd, "", 1);
+	uint64_t cpu = fab_cpu_ns();
 	result->seconds = (double)run_pages(&load, (uint64_t)(options->seconds * 1e9)) / 1e9;
+	result->cpu_s = (double)(fab_cpu_ns() - cpu) / 1e9;
 	result->pages = load.posted;
 	result->bytes = result->pages * options->page_bytes;
 }
@@ -158,15 +158,15 @@ static void drive_pingpong(struct side *side, struct raw_result *result)
 	uint32_t *samples = malloc(SAMPLES * sizeof *samples);
 	uint64_t before = fab_now_ns(), now = before, warm = before + WARM_NS, count = 0;
 	uint64_t end = warm + (uint64_t)(options->seconds * 1e9);
-	unsigned turns = 0;
+	struct fab_idle idle = { 0 };
 
 	if (!samples)
 		fab_check(-FI_ENOMEM, "memory");
 	while (now < end && count < SAMPLES) {
 		fab_send(&side->fab, options->page_bytes);
 		while (!fab_arrived(&side->fab))
-			idle(&turns, true);
-		turns = 0;
+			fab_rest(&side->fab, &idle, true);
+		idle.turns = 0;
 		now = fab_now_ns();
 		if (before >= warm)
 			samples[count++] = now - before > UINT32_MAX ? UINT32_MAX : (uint32_t)(now - before);
@@ -184,7 +184,7 @@ static void drive_pingpong(struct side *side, struct raw_result *result)
 void raw_drive(const struct raw_options *options, int fd, struct raw_result *result)
 {
 	struct side *side = calloc(1, sizeof *side);
-	uint64_t wrong;
+	struct verdict verdict;
 
 	if (!side)
 		fab_check(-FI_ENOMEM, "memory");
@@ -196,14 +196,15 @@ void raw_drive(const struct raw_options *options, int fd, struct raw_result *res
 	if (options->pingpong)
 		drive_pingpong(side, result);
 	else
-		drive_pages(side, result);
+		drive_pages(side, fd, result);
 	tell(fd, &result->pages, sizeof result->pages);
-	hear(fd, &wrong, sizeof wrong);
-	if (wrong && wrong != UINT64_MAX) {
-		fprintf(stderr, "raw: %llu pages arrived wrong\n", (unsigned long long)wrong);
+	hear(fd, &verdict, sizeof verdict);
+	if (verdict.wrong && verdict.checked) {
+		fprintf(stderr, "raw: %llu pages arrived wrong\n", (unsigned long long)verdict.wrong);
 		exit(1);
 	}
-	result->verified = wrong == 0;
+	result->verified = verdict.checked;
+	result->cpu_s += (double)verdict.cpu_ns / 1e9;
 	close_side(side);
 	free(side);
 }
@@ -223,31 +224,47 @@ static uint64_t count_wrong(struct side *side, uint64_t pages)
 	return wrong;
 }
 
+/* Serves until there is something to hear. */
+static void attend(struct side *side, int fd)
+{
+	struct fab_idle idle = { 0 };
+
+	for (uint64_t turn = 0; turn % 256 || !pending(fd); turn++) {
+		if (!side->options->pingpong) {
+			fab_rest(&side->fab, &idle, !fab_attend(&side->fab));
+		} else if (fab_arrived(&side->fab)) {
+			fab_send(&side->fab, side->options->page_bytes);
+			idle.turns = 0;
+		} else {
+			fab_rest(&side->fab, &idle, true);
+		}
+	}
+}
+
 void raw_target(const struct raw_options *options, int fd)
 {
 	struct side *side = calloc(1, sizeof *side);
-	uint64_t turn = 0, pages, wrong = UINT64_MAX;
-	unsigned turns = 0;
+	struct verdict verdict = { 0 };
+	uint64_t pages, cpu = 0;
+	char start;
 
 	if (!side)
 		fab_check(-FI_ENOMEM, "memory");
 	raw_side(options, 1);
 	open_side(side, options, fd, true);
-	while (++turn % 1024 || !pending(fd)) {
-		if (!options->pingpong) {
-			idle(&turns, !fab_attend(&side->fab));
-		} else if (fab_arrived(&side->fab)) {
-			fab_send(&side->fab, options->page_bytes);
-			turns = 0;
-		} else {
-			idle(&turns, true);
-		}
+	if (!options->pingpong) {
+		attend(side, fd); /* the warm-up */
+		hear(fd, &start, 1);
+		cpu = fab_cpu_ns();
 	}
+	attend(side, fd);
 	hear(fd, &pages, sizeof pages);
+	verdict.cpu_ns = fab_cpu_ns() - cpu;
 	/* Simulated NICs that copy nothing, or only edges, have nothing to show. */
-	if (!options->pingpong && options->page_bytes >= 8 && !options->sim)
-		wrong = count_wrong(side, pages);
-	tell(fd, &wrong, sizeof wrong);
+	verdict.checked = !options->pingpong && options->page_bytes >= 8 && !options->sim;
+	if (verdict.checked)
+		verdict.wrong = count_wrong(side, pages);
+	tell(fd, &verdict, sizeof verdict);
 	close_side(side);
 	free(side);
 }
