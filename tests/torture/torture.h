@@ -173,8 +173,10 @@ struct barrier {
 
 struct tally {
 	uint64_t submitted[KINDS], refused, full, done[KINDS], ended[KINDS][160];
-	uint64_t notifies, messages, calls, counted, late_max_ns, reopens, peer_changes, region_changes, cancels, unquiet;
-	uint64_t faults[FAULTS], peer_down, rail_down, bytes;
+	uint64_t late_max_ns, unquiet;
+	_Atomic uint64_t notifies, messages, calls, reopens, peer_changes, region_changes, cancels, peer_down, rail_down;
+	_Atomic uint64_t faults[FAULTS];
+	uint64_t bytes;
 };
 
 struct world {

@@ -1,0 +1,270 @@
+/*
+ * Nothing of weft allocates on the hot path after open and warm-up. This program has its own malloc and its
+ * kin, linked before the C library's, that count calls whose caller lies in libweft.so; it is linked with the
+ * shared library so that the two can be told apart. What libfabric allocates is its own affair and is not
+ * counted.
+ */
+#include "support/peer.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGES 64
+#define BYTES (PAGES * 4096u)
+
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+extern void __libc_free(void *memory);
+
+static uintptr_t weft_first, weft_last; /* the library's mapping */
+static _Atomic int counting;
+static _Atomic uint64_t allocations, frees;
+static _Atomic uintptr_t culprit;
+
+static void note(uintptr_t caller, _Atomic uint64_t *counter)
+{
+	if (!atomic_load_explicit(&counting, memory_order_relaxed) || caller < weft_first ||
+	    caller >= weft_last)
+		return;
+	atomic_fetch_add(counter, 1);
+	atomic_store(&culprit, caller);
+}
+
+#define CALLER ((uintptr_t)__builtin_return_address(0))
+
+void *malloc(size_t bytes)
+{
+	note(CALLER, &allocations);
+	return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes)
+{
+	note(CALLER, &allocations);
+	return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes)
+{
+	note(CALLER, &allocations);
+	return __libc_realloc(memory, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+	note(CALLER, &allocations);
+	return __libc_memalign(alignment, bytes);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t bytes)
+{
+	note(CALLER, &allocations);
+	*memory = __libc_memalign(alignment, bytes);
+	return *memory ? 0 : ENOMEM;
+}
+
+void free(void *memory)
+{
+	note(CALLER, &frees);
+	__libc_free(memory);
+}
+
+static int find_library(struct dl_phdr_info *info, size_t size, void *context)
+{
+	if (!info->dlpi_name || !strstr(info->dlpi_name, "libweft.so"))
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		uintptr_t first = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+
+		if (info->dlpi_phdr[i].p_type != PT_LOAD)
+			continue;
+		if (!weft_first || first < weft_first)
+			weft_first = first;
+		if (first + info->dlpi_phdr[i].p_memsz > weft_last)
+			weft_last = first + info->dlpi_phdr[i].p_memsz;
+	}
+	return 1;
+}
+
+static struct pair pair;
+
+static int open_pair(void **state)
+{
+	struct weft_config config = side_config();
+
+	dl_iterate_phdr(find_library, NULL);
+	assert_true(weft_first != 0 && weft_last > weft_first);
+	config.max_transfers = 64;
+	pair_open(&pair, &config, &config, BYTES);
+	return 0;
+}
+
+static int close_pair(void **state)
+{
+	pair_close(&pair);
+	return 0;
+}
+
+static void start_counting(void)
+{
+	atomic_store(&allocations, 0);
+	atomic_store(&frees, 0);
+	atomic_store(&counting, 1);
+}
+
+static void nothing_was_counted(const char *what)
+{
+	Dl_info where;
+	uintptr_t from = atomic_load(&culprit);
+
+	atomic_store(&counting, 0);
+	if (!atomic_load(&allocations) && !atomic_load(&frees))
+		return;
+	fail_msg("%s: %llu allocations, %llu frees; the last from libweft.so+%#lx (%s)", what,
+		 (unsigned long long)atomic_load(&allocations), (unsigned long long)atomic_load(&frees),
+		 (unsigned long)(from - weft_first),
+		 dladdr((void *)from, &where) && where.dli_sname ? where.dli_sname : "static");
+}
+
+/* Eight under way at a time, each with its pages in another order; ends taken by poll. */
+static void write_pages(uint64_t rounds, const struct weft_notify *notify)
+{
+	uint32_t from[PAGES], to[PAGES];
+	struct weft_pages pages = { .page_bytes = 4096,
+				    .count = PAGES,
+				    .from = pair.region,
+				    .from_index = from,
+				    .to = pair.remote,
+				    .to_index = to };
+	uint64_t begun = 0, ended = 0, deadline = now_ns() + 3 * LIMIT;
+
+	while (ended < rounds) {
+		struct weft_event event[16];
+		int got;
+
+		while (begun < rounds && begun - ended < 8) {
+			struct weft_op op = { .queue = pair.here.queue, .tag = begun, .notify = *notify };
+
+			for (uint32_t i = 0; i < PAGES; i++) {
+				from[i] = (uint32_t)(i * 5 + begun) % PAGES;
+				to[i] = (uint32_t)(i * 7 + begun) % PAGES;
+			}
+			assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
+			begun++;
+		}
+		got = weft_queue_poll(pair.here.queue, event, 16);
+		for (int i = 0; i < got; i++) {
+			assert_int_equal(event[i].type, WEFT_EVENT_END);
+			assert_status(event[i].status, 0);
+			weft_event_release(&event[i]);
+			ended++;
+		}
+		assert_true(now_ns() < deadline);
+	}
+}
+
+/* The counter does count: registering memory allocates, and is seen. */
+static void counter_counts(void **state)
+{
+	static char memory[4096];
+	weft_region region;
+
+	start_counting();
+	assert_status(weft_region_register(pair.here.engine, memory, sizeof(memory), 0, &region), 0);
+	assert_status(weft_region_close(pair.here.engine, region), 0);
+	atomic_store(&counting, 0);
+	assert_true(atomic_load(&allocations) >= 1);
+	assert_true(atomic_load(&frees) >= 1);
+}
+
+/* 160 writes of 64 pages are more than ten thousand pages; every slot of the pool has been used twice before.
+ */
+static void pages_and_polls(void **state)
+{
+	struct weft_notify none = { WEFT_NOTIFY_NOTHING };
+
+	write_pages(128, &none);
+	start_counting();
+	write_pages(160, &none);
+	nothing_was_counted("page writes");
+}
+
+static void fenced(void **state)
+{
+	struct weft_notify notify = { WEFT_NOTIFY_FENCED, .tag = 5, .payload = "word", .payload_bytes = 4 };
+	struct peer_event event;
+
+	write_pages(128, &notify);
+	for (int i = 0; i < 128; i++)
+		peer_wait(&pair.there, WEFT_EVENT_NOTIFY, 5, &event);
+	start_counting();
+	write_pages(160, &notify);
+	nothing_was_counted("page writes with a fenced notification");
+	for (int i = 0; i < 160; i++)
+		peer_wait(&pair.there, WEFT_EVENT_NOTIFY, 5, &event);
+}
+
+static void write_one_by_one(int count)
+{
+	struct weft_write write = { pair.region, 0, pair.remote, 0, 4096 };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 1 };
+	struct weft_event event;
+
+	for (int i = 0; i < count; i++) {
+		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+		assert_int_equal(weft_queue_wait(pair.here.queue, &event, 1, LIMIT), 1);
+		weft_event_release(&event);
+	}
+}
+
+static void writes_and_waits(void **state)
+{
+	write_one_by_one(200);
+	start_counting();
+	write_one_by_one(2000);
+	nothing_was_counted("single writes with a wait");
+}
+
+/* Small messages out and their replies in: calls to a peer that answers. */
+static void messages(void **state)
+{
+	struct weft_op op = { .queue = pair.here.queue, .tag = 1 };
+	struct weft_event event;
+	struct command serve = { .code = COMMAND_SERVE, .arg = { 700, 0, LIMIT } };
+	struct answer answer;
+
+	peer_begin(&pair.there, &serve, NULL);
+	for (int i = 0; i < 700; i++) {
+		if (i == 200)
+			start_counting();
+		assert_status(weft_call(pair.here.engine, pair.peer, 1, "question", 8, &op, NULL), 0);
+		assert_int_equal(weft_queue_wait(pair.here.queue, &event, 1, LIMIT), 1);
+		assert_int_equal(event.type, WEFT_EVENT_REPLY);
+		assert_memory_equal(event.data, "question", 8);
+		weft_event_release(&event);
+	}
+	nothing_was_counted("small calls");
+	assert_status(peer_end(&pair.there, &answer), 0);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(counter_counts), cmocka_unit_test(pages_and_polls),
+		cmocka_unit_test(fenced),	  cmocka_unit_test(writes_and_waits),
+		cmocka_unit_test(messages),
+	};
+
+	return cmocka_run_group_tests_name("no allocation on the hot path", tests, open_pair, close_pair);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
