@@ -241,8 +241,8 @@ static void take_event(struct bench_load *load, struct weft_event *event, uint64
 	weft_event_release(event);
 }
 
-/* Takes what there is; waits a little when there is nothing and nothing can be submitted. */
-static void take_events(struct bench_load *load)
+/* Takes what there is, waits a little when there is nothing; returns the time. */
+static uint64_t take_events(struct bench_load *load)
 {
 	struct weft_event events[EVENTS];
 	int got;
@@ -254,14 +254,15 @@ static void take_events(struct bench_load *load)
 	} else {
 		got = weft_queue_wait(load->queue, events, EVENTS, WAIT_NS);
 	}
+	uint64_t now = cmd_now_ns();
 	if (got < 0) {
 		char text[256];
 		broke(load, "the queue failed: %s", cmd_describe_error(got, text, sizeof text));
-		return;
+		load->deaf = true;
 	}
-	uint64_t now = cmd_now_ns();
 	for (int i = 0; i < got; i++)
 		take_event(load, &events[i], now);
+	return now;
 }
 
 /* What must not wait for an operation to end: the peer's death, Ctrl-C, the progress line. */
@@ -292,8 +293,7 @@ int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns)
 
 	load->broken = load->stopping = false;
 	while (!load->peer_up && !load->broken && !bench_interrupted) {
-		take_events(load);
-		now = cmd_now_ns();
+		now = take_events(load);
 		look_around(load, now);
 		if (!load->peer_up && weft_peer_info(load->engine, load->peer, &info) == 0 && info.up)
 			load->peer_up = true;
@@ -316,12 +316,11 @@ int bench_load_run(struct bench_load *load, uint64_t duration_ns, uint64_t max_o
 	load->start_ns = load->last_ns = start;
 	cmd_histogram_reset(load->latency);
 	bench_progress_start(&load->progress, start);
-	while (!load->stopping || load->idle_count < load->params->depth) {
+	while (!load->deaf && (!load->stopping || load->idle_count < load->params->depth)) {
 		while (!load->stopping && load->idle_count && (!max_ops || load->posted < max_ops) &&
 		       submit(load))
 			;
-		take_events(load);
-		now = cmd_now_ns();
+		now = take_events(load);
 		look_around(load, now);
 		if (now - start >= duration_ns || (max_ops && load->posted >= max_ops))
 			load->stopping = true;

@@ -39,6 +39,7 @@ struct bench_load {
 	struct cmd_histogram *latency;
 	struct cmd_verdict replies; /* what callers found in their replies */
 	bool stopping, broken, peer_up;
+	bool deaf; /* no end will ever arrive */
 	char error[800];
 };
 

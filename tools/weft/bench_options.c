@@ -24,7 +24,7 @@ static const struct {
 	[BENCH_READ] = { MIB, 16, 256 * MIB },	     [BENCH_SCATTER] = { 64 * KIB, 16, 256 * MIB },
 	[BENCH_SEND] = { 4 * KIB, 64, 16 * MIB },    [BENCH_CALL] = { 64, 1, 16 * MIB },
 };
-enum { DEFAULT_PAGES = 64 };
+enum { DEFAULT_PAGES = 64, DEFAULT_SLOTS = 65536 };
 
 static const struct cmd_usage usage = {
 	.command = "weft bench",
@@ -125,7 +125,7 @@ static const struct cmd_option table[] = {
 	  .argument = "SIZE",
 	  .min = 1,
 	  .given = &given.region_given,
-	  .help = "bytes of memory on each side (default 256M)" },
+	  .help = "bytes of memory on each side (default 256M, less for small pages)" },
 	{ .name = "provider",
 	  .type = CMD_STRING,
 	  .value = &given.transport.provider,
@@ -256,6 +256,9 @@ static int lay_out(struct bench_options *options)
 		return wrong("--depth, --pages and --page-size together are too much");
 	cmd_format_size(least, need, sizeof need);
 	if (!options->region_given) {
+		/* Small pages in a large region would measure this side's own book-keeping. */
+		if (region / params->slot_bytes > DEFAULT_SLOTS)
+			region = DEFAULT_SLOTS * params->slot_bytes;
 		region = region > limit ? limit : region;
 		region = region < 2 * least ? 2 * least : region;
 	}
