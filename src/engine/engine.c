@@ -104,6 +104,10 @@ static int open_groups(struct weft_engine *engine)
 	for (uint32_t g = 0; g < count && !error; g++)
 		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g], inbox_room(engine),
 				       wf_layout_core(&engine->layout, g), threads);
+	engine->largest_piece = UINT64_C(1) << 30;
+	for (uint32_t i = 0; i < engine->rails && !error; i++)
+		if (engine->seat[i]->limits.max_bytes < engine->largest_piece)
+			engine->largest_piece = engine->seat[i]->limits.max_bytes;
 	return error;
 }
 

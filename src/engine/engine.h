@@ -32,6 +32,7 @@ struct weft_engine {
 	uint32_t rails, groups;
 	struct wf_group *group;
 	struct wf_seat **seat; /* by rail index */
+	uint64_t largest_piece; /* that every rail takes */
 
 	struct wf_handles peers, regions, remotes;
 	pthread_mutex_t directory_lock;

@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
-#include "engine/transfer.h"
+#include "engine/stripe.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -260,6 +260,7 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 {
 	struct wf_completion done[COMPLETIONS];
 	int got = wf_rail_poll(seat->rail, done, COMPLETIONS);
+	uint32_t pieces = 0;
 
 	if (got < 0) {
 		wf_seat_doom(seat, "reading completions failed");
@@ -268,10 +269,16 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 	for (int i = 0; i < got; i++) {
 		struct wf_wr *wr = done[i].wr;
 
-		if (!wr) {
-			if (done[i].is_immediate)
+		if (wr && wr->kind <= WF_WR_READ) {
+			pieces++;
+			if (!done[i].status)
+				wf_piece_landed(group, (struct wf_piece *)wr);
+			else
+				wf_piece_failed(group, (struct wf_piece *)wr, done[i].status);
+		} else if (!wr) {
+			if (!done[i].status)
 				immediate_arrived(group, done[i].immediate);
-			else if (done[i].status)
+			else
 				atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
 		} else if (wr->kind == WF_WR_RECEIVE) {
 			struct wf_rx_frame *rx = (struct wf_rx_frame *)wr;
@@ -285,12 +292,12 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 			}
 			if (done[i].status || frame_arrived(group, seat, rx))
 				wf_seat_receive_again(seat, rx);
-		} else if (wr->kind == WF_WR_SEND) {
-			frame_sent(group, (struct wf_tx_frame *)wr, done[i].status);
 		} else {
-			wf_piece_completed(group, (struct wf_piece *)wr, done[i].status);
+			frame_sent(group, (struct wf_tx_frame *)wr, done[i].status);
 		}
 	}
+	seat->ops -= pieces;
+	group->on_nic -= pieces;
 	if (got)
 		seat->last_ok_ns = wf_group_now(group);
 	return got;

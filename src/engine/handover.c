@@ -5,7 +5,7 @@
  */
 #include "engine/engine.h"
 #include "engine/peer.h"
-#include "engine/transfer.h"
+#include "engine/stripe.h"
 
 #include <stdlib.h>
 

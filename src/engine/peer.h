@@ -57,7 +57,7 @@ struct wf_lane {
 	struct wf_target *targets; /* seats × the book's rails */
 	struct wf_timer timer;   /* hellos */
 	uint64_t quantum;        /* bytes it may still give before the next lane's turn */
-	uint32_t in_flight;      /* pieces and frames posted */
+	uint32_t in_flight;      /* frames posted; pieces are counted by their parts */
 	uint32_t alive;          /* parts not yet done */
 	bool opened, closing, closed;
 	_Atomic uint32_t paths_up;

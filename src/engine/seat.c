@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
-#include "engine/transfer.h"
+#include "engine/stripe.h"
 
 #include <errno.h>
 #include <stdio.h>

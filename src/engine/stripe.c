@@ -1,23 +1,33 @@
 /*
- * Striping: a rail that has room pulls the next piece of the next transfer. Pieces are not dealt out in advance, so a
- * slow or busy rail carries less and a dead one nothing; lanes and parts take turns by bytes. Also what becomes of a
- * piece: landed, to be posted again, or taken back. Runs on the group's worker; the hot path of the engine.
+ * Striping: a rail that has room pulls the next pieces of the next transfer. Pieces are not dealt out in advance, so a
+ * slow or busy rail carries less and a dead one nothing; lanes and parts take turns by bytes. The hot path of the engine:
+ * what is the same for a run of pieces is worked out once for the run. Runs on the group's worker.
  */
-#include "base/error.h"
+#include "engine/stripe.h"
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
-#include "engine/transfer.h"
 
 #include <errno.h>
-#include <stdio.h>
 
-#define BATCH        32              /* posts a rail's turn; the last one rings */
-#define LOOK_AT      64              /* lanes a rail passes over in a turn */
-#define LANE_QUANTUM (1u << 20)      /* bytes before the next peer's turn */
-#define PART_QUANTUM (1u << 20)      /* and before the peer's next transfer */
-#define ATTEMPTS     8               /* of one piece, before its transfer fails */
-#define GRACE_NS     (40 * WF_MS)    /* a stopped transfer's pieces may take so long to leave the NIC by themselves */
+#define BATCH        32         /* posts a rail's turn; the last one rings */
+#define LOOK_AT      64         /* lanes a rail passes over in a turn */
+#define LANE_QUANTUM (1u << 20) /* bytes before the next peer's turn */
+
+/* Pieces of one part, one after the other in a batch, that differ only in where they lie. */
+struct run {
+	struct wf_rma_run rma;
+	char *local;     /* of the slice */
+	uint64_t remote;
+	int count;
+};
+
+struct batch {
+	int count, runs;
+	struct wf_piece *piece[BATCH];
+	struct wf_rma rma[BATCH];
+	struct run run[BATCH];
+};
 
 static void count(_Atomic uint64_t *counter, uint64_t amount)
 {
@@ -25,15 +35,18 @@ static void count(_Atomic uint64_t *counter, uint64_t amount)
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* ---- from units to memory ---- */
 
-static bool claim(struct wf_part *part)
+static bool claim_more(struct wf_part *part)
 {
 	struct wf_transfer *transfer = part->transfer;
 	uint64_t first;
 
-	if (part->next < part->end)
-		return true;
 	if (part->gave_up)
 		return false;
 	if (part->spare || atomic_load_explicit(&transfer->spares, memory_order_relaxed))
@@ -44,7 +57,7 @@ static bool claim(struct wf_part *part)
 	if (first >= transfer->units)
 		return false;
 	part->next = first;
-	part->end = first + transfer->claim < transfer->units ? first + transfer->claim : transfer->units;
+	part->end = least(first + transfer->claim, transfer->units);
 	return true;
 }
 
@@ -56,36 +69,38 @@ static uint64_t page_at(const uint32_t *index, uint64_t i)
 /* How many pages from first on lie side by side at both ends, within the limit and the claim. */
 static uint64_t adjacent(const struct wf_transfer *transfer, uint64_t first, uint64_t end)
 {
-	uint64_t most = transfer->unit_bytes / transfer->page_bytes, n = 1;
-	uint64_t local, remote;
+	uint64_t most = least(transfer->most_adjacent, end - first), n = 1;
+	uint64_t local = page_at(transfer->local_index, first), remote = page_at(transfer->remote_index, first);
 
-	if (most < 2 || transfer->local_stride != transfer->page_bytes ||
-	    transfer->remote_stride != transfer->page_bytes)
-		return 1;
-	if (end - first < most)
-		most = end - first;
-	local = page_at(transfer->local_index, first);
-	remote = page_at(transfer->remote_index, first);
 	while (n < most && page_at(transfer->local_index, first + n) == local + n &&
 	       page_at(transfer->remote_index, first + n) == remote + n)
 		n++;
 	return n;
 }
 
-static void locate_page(const struct wf_transfer *transfer, const struct wf_piece *piece, uint64_t *local,
-			uint64_t *remote, uint64_t *bytes)
+static void locate_page(const struct wf_transfer *transfer, const struct run *run, const struct wf_piece *piece,
+			struct wf_rma *rma)
 {
-	uint64_t page = piece->unit, cut = 0, left;
+	uint64_t page = piece->unit, cut = 0;
 
+	rma->bytes = piece->units * transfer->page_bytes;
 	if (transfer->cuts > 1) {
 		cut = piece->unit % transfer->cuts * transfer->unit_bytes;
 		page = piece->unit / transfer->cuts;
+		rma->bytes = least(transfer->page_bytes - cut, transfer->unit_bytes);
 	}
-	*local = transfer->slice->local + page_at(transfer->local_index, page) * transfer->local_stride + cut;
-	*remote = transfer->slice->remote_offset + page_at(transfer->remote_index, page) * transfer->remote_stride + cut;
-	left = transfer->page_bytes - cut;
-	*bytes = transfer->cuts > 1 ? (left < transfer->unit_bytes ? left : transfer->unit_bytes) :
-				      piece->units * transfer->page_bytes;
+	rma->local = run->local + page_at(transfer->local_index, page) * transfer->local_stride + cut;
+	rma->remote = run->remote + page_at(transfer->remote_index, page) * transfer->remote_stride + cut;
+}
+
+static void locate_cut(const struct wf_transfer *transfer, const struct wf_slice *slice, const struct run *run,
+		       const struct wf_piece *piece, struct wf_rma *rma)
+{
+	uint64_t offset = (piece->unit - slice->first_unit) * transfer->unit_bytes;
+
+	rma->bytes = least(slice->bytes - offset, transfer->unit_bytes);
+	rma->local = run->local + offset;
+	rma->remote = run->remote + offset;
 }
 
 static struct wf_slice *slice_at(struct wf_part *part, uint64_t unit)
@@ -99,44 +114,29 @@ static struct wf_slice *slice_at(struct wf_part *part, uint64_t unit)
 	return &transfer->slice[part->slice];
 }
 
-/* Fills what goes to the NIC. False: the peer's memory has no key on that rail, or its immediates there are not read. */
-static bool resolve(struct wf_seat *seat, struct wf_path *path, struct wf_piece *piece, struct wf_rma *rma)
+/* False: the peer's memory has no key on that rail. */
+static bool open_run(struct wf_seat *seat, struct wf_path *path, struct wf_transfer *transfer, struct wf_slice *slice,
+		     struct run *run)
 {
-	struct wf_part *part = piece->part;
-	struct wf_transfer *transfer = part->transfer;
-	struct wf_slice *slice = transfer->slice;
-	uint64_t local, remote, bytes;
+	struct wf_remote *remote = slice->remote;
 
-	if (transfer->paged) {
-		locate_page(transfer, piece, &local, &remote, &bytes);
-	} else {
-		uint64_t offset;
-
-		slice = slice_at(part, piece->unit);
-		offset = (piece->unit - slice->first_unit) * transfer->unit_bytes;
-		local = slice->local + offset;
-		remote = slice->remote_offset + offset;
-		bytes = slice->bytes - offset < transfer->unit_bytes ? slice->bytes - offset : transfer->unit_bytes;
-	}
-	if (!(slice->remote->rails & UINT64_C(1) << path->remote) ||
-	    (transfer->notify == WEFT_NOTIFY_COUNTED && path->immediates >= path->immediates_limit))
+	if (!(remote->rails & UINT64_C(1) << path->remote))
 		return false;
-	piece->bytes = bytes;
-	rma->local = slice->region->base + local;
-	rma->desc = slice->region->memory[seat->index].desc;
-	rma->bytes = bytes;
-	rma->target = path->target;
-	rma->remote = slice->remote->key[path->remote].base + remote;
-	rma->key = slice->remote->key[path->remote].key;
-	rma->has_immediate = transfer->notify == WEFT_NOTIFY_COUNTED;
-	rma->immediate = transfer->immediate;
-	piece->wr.kind = transfer->kind == WF_READ ? WF_WR_READ : WF_WR_WRITE;
+	run->rma.desc = slice->region->memory[seat->index].desc;
+	run->rma.target = path->target;
+	run->rma.key = remote->key[path->remote].key;
+	run->rma.immediate = transfer->immediate;
+	run->rma.has_immediate = transfer->notify == WEFT_NOTIFY_COUNTED;
+	run->rma.read = transfer->kind == WF_READ;
+	run->local = slice->region->base + slice->local;
+	run->remote = remote->key[path->remote].base + slice->remote_offset;
+	run->count = 0;
 	return true;
 }
 
 /* ---- pulling ---- */
 
-static struct wf_piece *next_of_part(struct wf_group *group, struct wf_part *part)
+static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 {
 	struct wf_transfer *transfer = part->transfer;
 	struct wf_piece *piece = part->again;
@@ -145,126 +145,155 @@ static struct wf_piece *next_of_part(struct wf_group *group, struct wf_part *par
 		part->again = piece->next;
 		return piece;
 	}
-	if (!claim(part))
+	if (part->next >= part->end && !claim_more(part))
 		return NULL;
 	piece = wf_group_take_piece(group);
 	if (!piece)
 		return NULL;
 	piece->part = part;
 	piece->attempts = 0;
+	piece->wr.kind = transfer->kind == WF_READ ? WF_WR_READ : WF_WR_WRITE;
 	piece->unit = part->next;
-	piece->units = transfer->paged && transfer->cuts == 1 && transfer->notify != WEFT_NOTIFY_COUNTED ?
-			       adjacent(transfer, part->next, part->end) :
-			       1;
+	piece->units = transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end) : 1;
 	part->next += piece->units;
 	return piece;
 }
 
-static void put_again(struct wf_piece *piece)
-{
-	struct wf_part *part = piece->part;
-
-	piece->seat = NULL;
-	piece->next = part->again;
-	part->again = piece;
-	if (!wf_link_linked(&part->link))
-		wf_list_append(&part->lane->parts, &part->link);
-	wf_lane_runnable(part->lane);
-}
-
-static bool exhausted(struct wf_part *part)
+/* Up to room pieces of this part, within its budget of bytes, appended to the batch. */
+static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
+		     uint64_t budget)
 {
 	struct wf_transfer *transfer = part->transfer;
+	struct wf_slice *slice = NULL;
+	struct run *run = NULL;
+	uint64_t bytes = 0;
+	int first = batch->count, pulled;
 
-	if (part->again || part->next < part->end || part->spare)
-		return false;
-	return part->gave_up || (atomic_load_explicit(&transfer->next_unit, memory_order_relaxed) >= transfer->units &&
-				 !atomic_load_explicit(&transfer->spares, memory_order_relaxed));
+	while (batch->count - first < room && bytes < budget) {
+		struct wf_piece *piece = next_piece(seat->group, part);
+		struct wf_rma *rma = &batch->rma[batch->count];
+		struct wf_slice *here;
+
+		if (!piece)
+			break;
+		here = transfer->paged ? transfer->slice : slice_at(part, piece->unit);
+		if (here != slice) {
+			slice = here;
+			run = &batch->run[batch->runs];
+			if (!open_run(seat, path, transfer, slice, run)) {
+				wf_piece_again(piece);
+				break;
+			}
+			batch->runs++;
+		}
+		if (transfer->paged)
+			locate_page(transfer, run, piece, rma);
+		else
+			locate_cut(transfer, slice, run, piece, rma);
+		rma->wr = &piece->wr;
+		piece->bytes = rma->bytes;
+		piece->path = path;
+		bytes += rma->bytes;
+		run->count++;
+		batch->piece[batch->count++] = piece;
+	}
+	pulled = batch->count - first;
+	path->ops += (uint32_t)pulled;
+	path->bytes += bytes;
+	part->in_flight += (uint32_t)pulled;
+	part->quantum -= least(part->quantum, bytes);
+	if (transfer->notify == WEFT_NOTIFY_COUNTED)
+		path->immediates += (uint32_t)pulled;
+	return pulled;
 }
 
-/* The next piece of this lane for this rail; parts with nothing to give leave the list. */
-static struct wf_piece *pull(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_rma *rma)
+/* Immediates that the peer has not read yet are rationed. */
+static int room_for(const struct wf_part *part, const struct wf_path *path, int room)
 {
+	if (part->transfer->notify != WEFT_NOTIFY_COUNTED)
+		return room;
+	if (path->immediates >= path->immediates_limit)
+		return 0;
+	return (int)least((uint64_t)room, path->immediates_limit - path->immediates);
+}
+
+static int pull_lane(struct batch *batch, struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, int room)
+{
+	uint64_t budget = least(seat->limits.window_bytes - path->bytes, lane->quantum), before = path->bytes;
+
 	for (int looked = 0; looked < LOOK_AT && !wf_list_empty(&lane->parts); looked++) {
 		struct wf_part *part = wf_container(lane->parts.next, struct wf_part, link);
-		struct wf_piece *piece = next_of_part(lane->group, part);
+		int pulled = pull_part(batch, seat, path, part, room_for(part, path, room), least(budget, part->quantum));
 
-		if (!piece) {
-			if (!exhausted(part))
-				return NULL; /* the pool of pieces is empty: they come back with completions */
+		if (!pulled && wf_part_exhausted(part)) {
 			wf_list_remove(&part->link);
 			/* Other groups took it all before we came to it: nothing of ours will complete and say so. */
 			wf_part_maybe_done(lane->group, part);
 			continue;
 		}
-		if (!resolve(seat, path, piece, rma)) {
-			put_again(piece);
+		if (!part->quantum || !pulled) {
+			part->quantum = WF_PART_QUANTUM;
 			wf_list_remove(&part->link);
 			wf_list_append(&lane->parts, &part->link);
-			continue;
 		}
-		part->in_flight++;
-		if (part->quantum <= piece->bytes) {
-			part->quantum = PART_QUANTUM;
-			wf_list_remove(&part->link);
-			wf_list_append(&lane->parts, &part->link);
-		} else {
-			part->quantum -= piece->bytes;
+		if (pulled) {
+			lane->quantum -= least(lane->quantum, path->bytes - before);
+			return pulled;
 		}
-		return piece;
+		if (!lane->group->piece_free)
+			return 0; /* they come back with completions */
 	}
-	return NULL;
+	return 0;
 }
 
 static void next_lane(struct wf_group *group, struct wf_lane *lane)
 {
 	lane->quantum = LANE_QUANTUM;
+	if (group->runnable.next == group->runnable.prev)
+		return;
 	wf_list_remove(&lane->runnable);
 	wf_list_append(&group->runnable, &lane->runnable);
 }
 
-static bool has_room(const struct wf_seat *seat, const struct wf_path *path)
+static int room_on(const struct wf_seat *seat, const struct wf_path *path, const struct batch *batch)
 {
-	return path->state == WF_PATH_UP && path->ops < seat->limits.window_ops &&
-	       path->bytes < seat->limits.window_bytes;
+	uint32_t posted = seat->ops + (uint32_t)batch->count;
+
+	if (path->state != WF_PATH_UP || path->ops >= seat->limits.window_ops || path->bytes >= seat->limits.window_bytes ||
+	    posted >= seat->limits.queue_ops)
+		return 0;
+	return (int)least(least((uint64_t)(BATCH - batch->count), seat->limits.window_ops - path->ops),
+			  seat->limits.queue_ops - posted);
 }
 
-static int gather(struct wf_group *group, struct wf_seat *seat, struct wf_piece **pieces, struct wf_rma *rmas)
+static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *batch)
 {
-	int gathered = 0, passed = 0;
+	int passed = 0;
 
-	while (gathered < BATCH && passed < LOOK_AT && seat->ops + (uint32_t)gathered < seat->limits.queue_ops &&
-	       !wf_list_empty(&group->runnable)) {
+	while (batch->count < BATCH && passed < LOOK_AT && !wf_list_empty(&group->runnable)) {
 		struct wf_lane *lane = wf_container(group->runnable.next, struct wf_lane, runnable);
 		struct wf_path *path = &lane->path[seat->place];
-		struct wf_piece *piece = has_room(seat, path) ? pull(seat, lane, path, &rmas[gathered]) : NULL;
+		int room = room_on(seat, path, batch), pulled;
 
-		if (!piece) {
-			passed++;
-			if (wf_list_empty(&lane->parts))
-				wf_list_remove(&lane->runnable);
-			else
+		if (!lane->quantum)
+			next_lane(group, lane);
+		pulled = room ? pull_lane(batch, seat, lane, path, room) : 0;
+		if (pulled) {
+			if (!lane->quantum)
 				next_lane(group, lane);
-			if (group->runnable.next == group->runnable.prev && passed > 1)
-				break; /* one lane, and this rail can do nothing for it now */
 			continue;
 		}
-		piece->path = path;
-		path->ops++;
-		path->immediates += rmas[gathered].has_immediate;
-		path->bytes += piece->bytes;
-		pieces[gathered++] = piece;
-		if (lane->quantum <= piece->bytes)
-			next_lane(group, lane);
+		passed++;
+		if (wf_list_empty(&lane->parts))
+			wf_list_remove(&lane->runnable);
+		else if (group->runnable.next == group->runnable.prev)
+			return; /* one lane, and this rail can do nothing for it now */
 		else
-			lane->quantum -= piece->bytes;
+			next_lane(group, lane);
 	}
-	return gathered;
 }
 
 /* ---- posting ---- */
-
-static void fail_transfer(struct wf_group *group, struct wf_part *part, struct wf_seat *seat, int status);
 
 static void unpull(struct wf_piece *piece)
 {
@@ -272,20 +301,19 @@ static void unpull(struct wf_piece *piece)
 	piece->path->bytes -= piece->bytes;
 	piece->path->immediates -= piece->part->transfer->notify == WEFT_NOTIFY_COUNTED;
 	piece->part->in_flight--;
-	put_again(piece);
+	wf_piece_again(piece);
 }
 
 static void refused(struct wf_group *group, struct wf_seat *seat, struct wf_piece *piece, int error)
 {
 	struct wf_path *path = piece->path;
-	struct wf_part *part = piece->part;
-	struct wf_lane *lane = part->lane;
+	struct wf_lane *lane = piece->part->lane;
 	uint64_t now = wf_group_now(group);
 
 	unpull(piece);
 	if (error != -EAGAIN) {
-		if (++piece->attempts > ATTEMPTS)
-			fail_transfer(group, part, seat, error);
+		if (wf_piece_tried_enough(piece))
+			wf_part_fail(group, piece->part, seat, error);
 		wf_lane_path_failed(lane, path, wf_rail_last_error(seat->rail)->text);
 		return;
 	}
@@ -298,213 +326,46 @@ static void refused(struct wf_group *group, struct wf_seat *seat, struct wf_piec
 		wf_lane_path_failed(lane, path, "the provider takes nothing");
 }
 
-static void posted(struct wf_group *group, struct wf_seat *seat, struct wf_piece *piece)
+/* How many of the batch were posted; the last one that is rings. */
+static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
 {
-	piece->seat = seat;
-	piece->posted_ns = wf_group_now(group);
-	piece->part->lane->in_flight++;
-	seat->ops++;
-	group->on_nic++;
+	int sent = 0;
+
+	*ret_error = 0;
+	for (int i = 0; i < batch->runs && !*ret_error; i++)
+		sent += wf_rail_rma(seat->rail, &batch->run[i].rma, &batch->rma[sent], batch->run[i].count,
+				    i + 1 < batch->runs, ret_error);
+	return sent;
 }
 
 int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat)
 {
-	struct wf_piece *pieces[BATCH];
-	struct wf_rma rmas[BATCH];
-	uint64_t bytes = 0;
-	int gathered, sent = 0, error = 0;
+	struct batch batch;
+	uint64_t bytes = 0, now = wf_group_now(group);
+	int sent, error;
 
 	if (!atomic_load_explicit(&seat->up, memory_order_relaxed))
 		return 0;
-	gathered = gather(group, seat, pieces, rmas);
-	for (; sent < gathered; sent++) {
-		rmas[sent].more = sent + 1 < gathered;
-		error = wf_rail_rma(seat->rail, &pieces[sent]->wr, &rmas[sent]);
-		/* What was posted before with "more" must be rung for: once more, as the last of the batch. */
-		if (error == -EAGAIN && sent && rmas[sent].more) {
-			rmas[sent].more = false;
-			error = wf_rail_rma(seat->rail, &pieces[sent]->wr, &rmas[sent]);
-		}
-		if (error)
-			break;
-		posted(group, seat, pieces[sent]);
-		bytes += pieces[sent]->bytes;
+	batch.count = batch.runs = 0;
+	gather(group, seat, &batch);
+	if (!batch.count)
+		return 0;
+	sent = post(seat, &batch, &error);
+	for (int i = 0; i < sent; i++) {
+		batch.piece[i]->seat = seat;
+		batch.piece[i]->posted_ns = now;
+		bytes += batch.rma[i].bytes;
 	}
-	/* Backwards, so that they come again in the order they had. */
-	for (int i = gathered - 1; i > sent; i--)
-		unpull(pieces[i]);
-	if (sent < gathered)
-		refused(group, seat, pieces[sent], error);
+	seat->ops += (uint32_t)sent;
+	group->on_nic += (uint32_t)sent;
 	if (sent) {
-		count(pieces[0]->wr.kind == WF_WR_READ ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
+		count(batch.run[0].rma.read ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
 		count(&seat->count.bytes, bytes);
 	}
+	/* Backwards, so that they come again in the order they had. */
+	for (int i = batch.count - 1; i > sent; i--)
+		unpull(batch.piece[i]);
+	if (sent < batch.count)
+		refused(group, seat, batch.piece[sent], error);
 	return sent;
-}
-
-/* ---- pieces that come back ---- */
-
-static void leave_nic(struct wf_group *group, struct wf_piece *piece)
-{
-	piece->seat->ops--;
-	group->on_nic--;
-	piece->path->ops--;
-	piece->path->bytes -= piece->bytes;
-	piece->part->in_flight--;
-	piece->part->lane->in_flight--;
-}
-
-/* The transfer cannot be saved: say why and stop all of it, from its home. */
-static void fail_transfer(struct wf_group *group, struct wf_part *part, struct wf_seat *seat, int status)
-{
-	struct wf_transfer *transfer = part->transfer;
-	const struct wf_rail_error *last = wf_rail_last_error(seat->rail);
-	bool denied = status == -EACCES || status == -EPERM || status == -EINVAL || status == -EFAULT;
-	int why = denied ? -EREMOTEIO : -EIO;
-	struct weft_error error = { .scope = WEFT_SCOPE_OPERATION,
-				    .provider_error = last->provider_error,
-				    .hint = wf_error_hint(why) };
-
-	if (!wf_transfer_stop(transfer, why))
-		return;
-	snprintf(error.rail, sizeof(error.rail), "%.31s", seat->nic->name);
-	snprintf(error.text, sizeof(error.text), "%s: %s", wf_error_text(why), last->text);
-	wf_transfer_set_error(transfer, &error);
-	wf_group_tell(group, transfer->peer->home, WF_NOTE_STOP, transfer, transfer->id);
-}
-
-static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct wf_seat *seat, int status)
-{
-	struct wf_part *part = piece->part;
-
-	if (part->stop_ns) {
-		wf_group_give_piece(group, piece);
-		return;
-	}
-	count(&seat->count.retries, 1);
-	put_again(piece);
-	/* An immediate may have been counted already: posting it again could count it twice. */
-	if (++piece->attempts > ATTEMPTS || part->transfer->notify == WEFT_NOTIFY_COUNTED)
-		fail_transfer(group, part, seat, status);
-	else if (part->gave_up)
-		wf_part_hand_over(group, part);
-}
-
-void wf_piece_completed(struct wf_group *group, struct wf_piece *piece, int status)
-{
-	struct wf_part *part = piece->part;
-	struct wf_lane *lane = part->lane;
-	struct wf_path *path = piece->path;
-	struct wf_seat *seat = piece->seat;
-
-	leave_nic(group, piece);
-	if (part->transfer->notify == WEFT_NOTIFY_COUNTED)
-		wf_lane_immediate_done(lane, path);
-	if (!status) {
-		part->bytes += piece->bytes;
-		atomic_store_explicit(&lane->last_ok_ns, wf_group_now(group), memory_order_relaxed);
-		wf_group_give_piece(group, piece);
-	} else {
-		count(&seat->count.errors, 1);
-		if (!seat->limits.close_quiesces)
-			part->unquiet = true;
-		wf_lane_path_failed(lane, path, wf_rail_last_error(seat->rail)->text);
-		again_or_fail(group, piece, seat, status);
-	}
-	if (!part->in_flight)
-		wf_part_maybe_done(group, part);
-}
-
-void wf_piece_taken_back(struct wf_group *group, struct wf_piece *piece)
-{
-	struct wf_part *part = piece->part;
-	struct wf_seat *seat = piece->seat;
-
-	leave_nic(group, piece);
-	if (!seat->limits.close_quiesces)
-		part->unquiet = true;
-	piece->seat = NULL;
-	again_or_fail(group, piece, seat, -EIO);
-	if (!part->in_flight)
-		wf_part_maybe_done(group, part);
-}
-
-/* ---- parts ---- */
-
-void wf_part_start(struct wf_group *group, struct wf_transfer *transfer)
-{
-	struct wf_part *part = &transfer->part[group->index];
-	struct wf_lane *lane = transfer->peer->lane[group->index];
-
-	if (part->alive) { /* already at it, and given more: not a part more */
-		atomic_fetch_sub(&transfer->parts_left, 1);
-		part->gave_up = false;
-		if (!part->stop_ns && !wf_link_linked(&part->link))
-			wf_list_append(&lane->parts, &part->link);
-		wf_lane_runnable(lane);
-		return;
-	}
-	*part = (struct wf_part){ .transfer = transfer, .lane = lane, .quantum = PART_QUANTUM, .alive = true };
-	wf_list_init(&part->link);
-	lane->alive++;
-	if (wf_transfer_why(transfer)) { /* stopped before we came to it */
-		part->stop_ns = wf_group_now(group);
-		wf_part_maybe_done(group, part);
-		return;
-	}
-	wf_list_append(&lane->parts, &part->link);
-	wf_lane_runnable(lane);
-}
-
-void wf_part_maybe_done(struct wf_group *group, struct wf_part *part)
-{
-	struct wf_transfer *transfer = part->transfer;
-	struct wf_lane *lane = part->lane;
-
-	if (!part->alive || part->in_flight || (!part->stop_ns && !exhausted(part)))
-		return;
-	part->alive = false;
-	wf_list_remove(&part->link);
-	if (part->unquiet)
-		atomic_store(&transfer->unquiet, 1);
-	atomic_fetch_add(&transfer->bytes, part->bytes);
-	lane->alive--;
-	if (atomic_fetch_sub_explicit(&transfer->parts_left, 1, memory_order_acq_rel) == 1)
-		wf_group_tell(group, transfer->peer->home, WF_NOTE_PARTS_DONE, transfer, 0);
-	wf_lane_maybe_closed(lane);
-}
-
-void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer)
-{
-	struct wf_part *part = &transfer->part[group->index];
-	struct wf_piece *piece;
-
-	if (!part->alive || part->transfer != transfer)
-		return;
-	part->stop_ns = wf_group_now(group);
-	wf_list_remove(&part->link);
-	while ((piece = part->again)) {
-		part->again = piece->next;
-		wf_group_give_piece(group, piece);
-	}
-	wf_spares_free(part->spare);
-	part->spare = NULL;
-	if (part->in_flight) {
-		wf_list_append(&group->stopping, &part->link);
-		wf_timer_set(&group->worker.timers, &group->housekeeping, part->stop_ns + 5 * WF_MS);
-	}
-	wf_part_maybe_done(group, part);
-}
-
-void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns)
-{
-	for (struct wf_link *link = group->stopping.next; link != &group->stopping; link = link->next) {
-		struct wf_part *part = wf_container(link, struct wf_part, link);
-
-		if (now_ns - part->stop_ns < GRACE_NS)
-			continue;
-		for (uint32_t i = 0; i < group->piece_count; i++)
-			if (group->piece[i].seat && group->piece[i].part == part)
-				wf_seat_doom(group->piece[i].seat, "a stopped operation does not leave it");
-	}
 }

@@ -82,20 +82,10 @@ static int check_incarnation(const struct wf_transfer *transfer, const struct wf
 
 /* ---- cutting ---- */
 
-static uint64_t largest_piece(const struct weft_engine *engine)
-{
-	uint64_t most = UINT64_C(1) << 30;
-
-	for (uint32_t i = 0; i < engine->rails; i++)
-		if (engine->seat[i]->limits.max_bytes < most)
-			most = engine->seat[i]->limits.max_bytes;
-	return most;
-}
-
 /* How large pieces of a transfer of so many bytes are: all rails share it, yet each piece is worth its post. */
 static uint64_t unit_for(const struct weft_engine *engine, uint64_t bytes)
 {
-	uint64_t unit = bytes / (engine->rails * SHARES), most = largest_piece(engine);
+	uint64_t unit = bytes / (engine->rails * SHARES), most = engine->largest_piece;
 
 	if (engine->settings.piece_bytes)
 		unit = engine->settings.piece_bytes;
@@ -193,7 +183,7 @@ static int set_range(struct weft_engine *engine, struct wf_transfer *transfer, c
 	transfer->unit_bytes = unit_for(engine, range->bytes);
 	if (transfer->notify == WEFT_NOTIFY_COUNTED) { /* one write, one immediate */
 		transfer->unit_bytes = range->bytes ? range->bytes : 1;
-		if (range->bytes > largest_piece(engine))
+		if (range->bytes > engine->largest_piece)
 			return -EMSGSIZE;
 	}
 	transfer->units = (range->bytes + transfer->unit_bytes - 1) / transfer->unit_bytes;
@@ -318,13 +308,16 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	transfer->cuts = (pages->page_bytes + UNIT_MAX - 1) / UNIT_MAX;
 	if (transfer->notify == WEFT_NOTIFY_COUNTED) {
 		transfer->cuts = 1;
-		if (pages->page_bytes > largest_piece(engine))
+		if (pages->page_bytes > engine->largest_piece)
 			return -EMSGSIZE;
-	} else if (pages->page_bytes > largest_piece(engine) || transfer->cuts > 1) {
-		transfer->unit_bytes = largest_piece(engine) < UNIT_MAX ? largest_piece(engine) : UNIT_MAX;
+	} else if (pages->page_bytes > engine->largest_piece || transfer->cuts > 1) {
+		transfer->unit_bytes = engine->largest_piece < UNIT_MAX ? engine->largest_piece : UNIT_MAX;
 		transfer->cuts = (pages->page_bytes + transfer->unit_bytes - 1) / transfer->unit_bytes;
 	}
 	transfer->cuts = transfer->cuts ? transfer->cuts : 1;
+	if (transfer->cuts == 1 && pages->count && transfer->notify != WEFT_NOTIFY_COUNTED &&
+	    local_stride == pages->page_bytes && remote_stride == pages->page_bytes)
+		transfer->most_adjacent = transfer->unit_bytes / pages->page_bytes;
 	transfer->units = pages->count * transfer->cuts;
 	set_groups(transfer);
 	return 0;
@@ -452,10 +445,10 @@ static int make_child(struct weft_engine *engine, struct wf_transfer *parent, st
 	for (uint32_t i = 0; i < count && !error; i++) {
 		error = check_incarnation(child, &child->slice[i]);
 		total = child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
-		if (child->notify == WEFT_NOTIFY_COUNTED && child->slice[i].bytes > largest_piece(engine))
+		if (child->notify == WEFT_NOTIFY_COUNTED && child->slice[i].bytes > engine->largest_piece)
 			error = -EMSGSIZE;
 	}
-	child->unit_bytes = child->notify == WEFT_NOTIFY_COUNTED ? largest_piece(engine) : unit_for(engine, total);
+	child->unit_bytes = child->notify == WEFT_NOTIFY_COUNTED ? engine->largest_piece : unit_for(engine, total);
 	for (uint32_t i = 0; i < count && !error; i++) {
 		child->slice[i].first_unit = child->units;
 		child->units += (child->slice[i].bytes + child->unit_bytes - 1) / child->unit_bytes;

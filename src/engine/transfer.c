@@ -79,6 +79,7 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	transfer->peer = NULL;
 	transfer->peer_handle = 0;
 	transfer->paged = false;
+	transfer->most_adjacent = 1;
 	transfer->slices = 0;
 	transfer->units = 0;
 	transfer->parent = NULL;
@@ -201,7 +202,7 @@ static void explain(struct wf_transfer *transfer, int status)
 {
 	struct weft_error error = { .scope = WEFT_SCOPE_OPERATION, .hint = wf_error_hint(status) };
 
-	if (!status || status == -ECANCELED || !transfer->queue)
+	if (status == -ECANCELED || !transfer->queue)
 		return;
 	if (status == -EHOSTDOWN)
 		error.scope = WEFT_SCOPE_PEER;
@@ -244,7 +245,8 @@ void wf_transfer_child_put(struct wf_transfer *parent)
 	if (atomic_fetch_sub_explicit(&parent->children_left, 1, memory_order_acq_rel) != 1)
 		return;
 	parent->status = wf_transfer_why(parent);
-	explain(parent, parent->status);
+	if (parent->status)
+		explain(parent, parent->status);
 	atomic_store(&parent->state, generation_of(atomic_load(&parent->state)) | WF_STOP_DONE);
 	deliver(parent);
 }
@@ -256,7 +258,8 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 	bool quiet = !atomic_load(&transfer->unquiet);
 
 	transfer->status = status;
-	explain(transfer, status);
+	if (status)
+		explain(transfer, status);
 	wf_list_remove(&transfer->link);
 	wf_timer_clear(&home_of(transfer)->worker.timers, &transfer->timer);
 	atomic_store(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE);

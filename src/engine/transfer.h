@@ -89,6 +89,7 @@ struct wf_transfer {
 	struct wf_slice *slice; /* &one, or in copy */
 	struct wf_slice one;
 	uint64_t page_bytes, cuts; /* units a page */
+	uint64_t most_adjacent;    /* pages that may go as one write; 1: do not look */
 	uint64_t local_stride, remote_stride;
 	const uint32_t *local_index, *remote_index; /* in copy; NULL: 0, 1, 2, … */
 	enum weft_notify_kind notify;
@@ -157,18 +158,5 @@ void wf_message_lost(struct wf_message *message); /* the epoch ended first */
 void wf_reply_arrived(struct wf_inbound *inbound);
 void wf_barrier_arrived(struct wf_inbound *inbound);
 
-/* handover.c: on a group's worker */
-bool wf_spare_take(struct wf_part *part); /* false: there is none */
 void wf_spares_free(struct wf_spare *spare);
-void wf_part_hand_over(struct wf_group *group, struct wf_part *part);
-void wf_lane_hand_over(struct wf_lane *lane); /* when none of its paths is up and another group's are */
-
-/* stripe.c: on a group's worker */
-void wf_part_start(struct wf_group *group, struct wf_transfer *transfer);
-void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer);
-void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns);
-void wf_part_maybe_done(struct wf_group *group, struct wf_part *part);
-int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat); /* gives a rail its turn: how much it posted */
-void wf_piece_completed(struct wf_group *group, struct wf_piece *piece, int status);
-void wf_piece_taken_back(struct wf_group *group, struct wf_piece *piece); /* its rail was reset */
 #endif

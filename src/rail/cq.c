@@ -50,12 +50,10 @@ int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int ma
 	for (ssize_t i = 0; i < got; i++) {
 		completions[i].wr = entry[i].op_context;
 		completions[i].status = 0;
-		completions[i].is_immediate = false;
 		completions[i].bytes = entry[i].len;
 		/* An immediate of a peer's write: no work request of ours, whatever the context field holds. */
 		if ((entry[i].flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) && !(entry[i].flags & FI_RECV)) {
 			completions[i].wr = NULL;
-			completions[i].is_immediate = entry[i].flags & FI_REMOTE_CQ_DATA;
 			completions[i].immediate = (uint32_t)entry[i].data;
 		}
 	}

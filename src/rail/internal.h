@@ -29,6 +29,7 @@ struct wf_rail {
 	struct fid_eq *eq;
 	uint64_t rma_flags; /* FI_DELIVERY_COMPLETE where it must be asked for */
 	uint32_t receive_frames;
+	bool unrung; /* the last post carried FI_MORE */
 	bool needs_local;
 	bool wait_fd; /* the CQ was opened with one */
 	struct wf_rail_limits limits;

@@ -20,29 +20,46 @@ static int posted(struct wf_rail *rail, ssize_t result)
 	return (int)result;
 }
 
-int wf_rail_rma(struct wf_rail *rail, struct wf_wr *wr, const struct wf_rma *rma)
+int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count, bool more,
+		int *ret_error)
 {
-	struct iovec local = { .iov_base = rma->local, .iov_len = rma->bytes };
-	struct fi_rma_iov remote = { .addr = rma->remote, .len = rma->bytes, .key = rma->key };
-	void *desc = rma->desc;
+	struct iovec local;
+	struct fi_rma_iov remote = { .key = run->key };
+	void *desc = run->desc;
 	struct fi_msg_rma message = {
 		.msg_iov = &local,
 		.desc = &desc,
 		.iov_count = 1,
-		.addr = rma->target,
+		.addr = run->target,
 		.rma_iov = &remote,
 		.rma_iov_count = 1,
-		.context = wr,
-		.data = rma->immediate,
+		.data = run->immediate,
 	};
-	uint64_t flags = FI_COMPLETION | (rma->more ? FI_MORE : 0);
+	ssize_t (*submit)(struct fid_ep *, const struct fi_msg_rma *, uint64_t) =
+		run->read ? rail->ep->rma->readmsg : rail->ep->rma->writemsg;
+	uint64_t flags = FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? FI_REMOTE_CQ_DATA : 0);
 
-	if (wr->kind == WF_WR_READ)
-		return posted(rail, fi_readmsg(rail->ep, &message, flags));
-	flags |= rail->rma_flags;
-	if (rma->has_immediate)
-		flags |= FI_REMOTE_CQ_DATA;
-	return posted(rail, fi_writemsg(rail->ep, &message, flags));
+	for (int i = 0; i < count; i++) {
+		bool ring = !more && i + 1 == count;
+		ssize_t result;
+
+		local.iov_base = rma[i].local;
+		local.iov_len = remote.len = rma[i].bytes;
+		remote.addr = rma[i].remote;
+		message.context = rma[i].wr;
+		result = submit(rail->ep, &message, ring ? flags : flags | FI_MORE);
+		/* What was posted before with FI_MORE must be rung for: once more, as if it were the last. */
+		if (result == -FI_EAGAIN && !ring && rail->unrung) {
+			result = submit(rail->ep, &message, flags);
+			ring = true;
+		}
+		if (result) {
+			*ret_error = posted(rail, result);
+			return i;
+		}
+		rail->unrung = !ring;
+	}
+	return count;
 }
 
 int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, void *desc, size_t bytes, uint64_t target)

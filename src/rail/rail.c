@@ -128,6 +128,7 @@ void wf_rail_shut(struct wf_rail *rail)
 	if (rail->eq)
 		fi_close(&rail->eq->fid);
 	rail->kept = 0;
+	rail->unrung = false;
 	rail->ep = NULL;
 	rail->av = NULL;
 	rail->cq = NULL;

@@ -103,27 +103,33 @@ struct wf_wr {
 	enum wf_wr_kind kind;
 };
 
-struct wf_rma {
-	void *local, *desc;
-	uint64_t bytes;
-	uint64_t target, remote, key;
+/* What a run of operations has in common, and what each has of its own. */
+struct wf_rma_run {
+	void *desc;
+	uint64_t target, key;
 	uint32_t immediate;
-	bool has_immediate;
-	bool more; /* another post follows at once: do not ring yet */
+	bool has_immediate, read;
+};
+struct wf_rma {
+	struct wf_wr *wr;
+	void *local;
+	uint64_t bytes, remote;
 };
 
+/* Posts up to count of them, ringing at the last unless more follows at once: how many were posted. When not all were,
+ * *ret_error is -EAGAIN (read completions and try again) or another negative errno. */
+int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count, bool more,
+		int *ret_error);
 /* 0, -EAGAIN (nothing was posted; read completions and try again) or another negative errno. */
-int wf_rail_rma(struct wf_rail *rail, struct wf_wr *wr, const struct wf_rma *rma);
 int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, void *desc, size_t bytes, uint64_t target);
 int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes);
 
 /* ---- completions (cq.c) ---- */
 
 struct wf_completion {
-	struct wf_wr *wr; /* NULL: an immediate arrived, or an error the provider could not place */
+	struct wf_wr *wr; /* NULL: an immediate arrived (status 0), or an error the provider could not place */
 	int status;
 	uint32_t immediate;
-	bool is_immediate;
 	uint64_t bytes; /* received */
 };
 /* How many, 0 for none, or a negative errno: the rail itself is broken. */

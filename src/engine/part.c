@@ -1,0 +1,212 @@
+/*
+ * What becomes of pieces and parts: a piece has landed, is to be posted again, or was taken back from a rail that was
+ * reset; a part starts, stops and is done. Runs on the group's worker.
+ */
+#include "base/error.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "engine/peer.h"
+#include "engine/stripe.h"
+#include "engine/transfer.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#define ATTEMPTS 8            /* of one piece, before its transfer fails */
+#define GRACE_NS (40 * WF_MS) /* a stopped transfer's pieces may take so long to leave the NIC by themselves */
+
+void wf_piece_again(struct wf_piece *piece)
+{
+	struct wf_part *part = piece->part;
+
+	piece->seat = NULL;
+	piece->next = part->again;
+	part->again = piece;
+	if (!wf_link_linked(&part->link))
+		wf_list_append(&part->lane->parts, &part->link);
+	wf_lane_runnable(part->lane);
+}
+
+bool wf_part_exhausted(const struct wf_part *part)
+{
+	struct wf_transfer *transfer = part->transfer;
+
+	if (part->again || part->next < part->end || part->spare)
+		return false;
+	return part->gave_up || (atomic_load_explicit(&transfer->next_unit, memory_order_relaxed) >= transfer->units &&
+				 !atomic_load_explicit(&transfer->spares, memory_order_relaxed));
+}
+
+/* ---- pieces that come back ---- */
+
+bool wf_piece_tried_enough(struct wf_piece *piece)
+{
+	return ++piece->attempts > ATTEMPTS;
+}
+
+static void leave(struct wf_piece *piece)
+{
+	struct wf_path *path = piece->path;
+
+	path->ops--;
+	path->bytes -= piece->bytes;
+	piece->part->in_flight--;
+	if (piece->part->transfer->notify == WEFT_NOTIFY_COUNTED)
+		wf_lane_immediate_done(piece->part->lane, path);
+}
+
+/* The transfer cannot be saved: say why and stop all of it, from its home. */
+void wf_part_fail(struct wf_group *group, struct wf_part *part, struct wf_seat *seat, int status)
+{
+	struct wf_transfer *transfer = part->transfer;
+	const struct wf_rail_error *last = wf_rail_last_error(seat->rail);
+	bool denied = status == -EACCES || status == -EPERM || status == -EINVAL || status == -EFAULT;
+	int why = denied ? -EREMOTEIO : -EIO;
+	struct weft_error error = { .scope = WEFT_SCOPE_OPERATION,
+				    .provider_error = last->provider_error,
+				    .hint = wf_error_hint(why) };
+
+	if (!wf_transfer_stop(transfer, why))
+		return;
+	snprintf(error.rail, sizeof(error.rail), "%.31s", seat->nic->name);
+	snprintf(error.text, sizeof(error.text), "%s: %s", wf_error_text(why), last->text);
+	wf_transfer_set_error(transfer, &error);
+	wf_group_tell(group, transfer->peer->home, WF_NOTE_STOP, transfer, transfer->id);
+}
+
+static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct wf_seat *seat, int status)
+{
+	struct wf_part *part = piece->part;
+
+	if (!seat->limits.close_quiesces)
+		part->unquiet = true;
+	if (part->stop_ns) {
+		wf_group_give_piece(group, piece);
+		return;
+	}
+	atomic_fetch_add_explicit(&seat->count.retries, 1, memory_order_relaxed);
+	wf_piece_again(piece);
+	/* An immediate may have been counted already: posting it again could count it twice. */
+	if (wf_piece_tried_enough(piece) || part->transfer->notify == WEFT_NOTIFY_COUNTED)
+		wf_part_fail(group, part, seat, status);
+	else if (part->gave_up)
+		wf_part_hand_over(group, part);
+}
+
+void wf_piece_landed(struct wf_group *group, struct wf_piece *piece)
+{
+	struct wf_part *part = piece->part;
+
+	leave(piece);
+	part->bytes += piece->bytes;
+	atomic_store_explicit(&part->lane->last_ok_ns, wf_group_now(group), memory_order_relaxed);
+	wf_group_give_piece(group, piece);
+	if (!part->in_flight)
+		wf_part_maybe_done(group, part);
+}
+
+void wf_piece_failed(struct wf_group *group, struct wf_piece *piece, int status)
+{
+	struct wf_part *part = piece->part;
+	struct wf_seat *seat = piece->seat;
+
+	leave(piece);
+	atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
+	wf_lane_path_failed(part->lane, piece->path, wf_rail_last_error(seat->rail)->text);
+	again_or_fail(group, piece, seat, status);
+	if (!part->in_flight)
+		wf_part_maybe_done(group, part);
+}
+
+void wf_piece_taken_back(struct wf_group *group, struct wf_piece *piece)
+{
+	struct wf_part *part = piece->part;
+	struct wf_seat *seat = piece->seat;
+
+	seat->ops--;
+	group->on_nic--;
+	leave(piece);
+	again_or_fail(group, piece, seat, -EIO);
+	if (!part->in_flight)
+		wf_part_maybe_done(group, part);
+}
+
+/* ---- parts ---- */
+
+void wf_part_start(struct wf_group *group, struct wf_transfer *transfer)
+{
+	struct wf_part *part = &transfer->part[group->index];
+	struct wf_lane *lane = transfer->peer->lane[group->index];
+
+	if (part->alive) { /* already at it, and given more: not a part more */
+		atomic_fetch_sub(&transfer->parts_left, 1);
+		part->gave_up = false;
+		if (!part->stop_ns && !wf_link_linked(&part->link))
+			wf_list_append(&lane->parts, &part->link);
+		wf_lane_runnable(lane);
+		return;
+	}
+	*part = (struct wf_part){ .transfer = transfer, .lane = lane, .quantum = WF_PART_QUANTUM, .alive = true };
+	wf_list_init(&part->link);
+	lane->alive++;
+	if (wf_transfer_why(transfer)) { /* stopped before we came to it */
+		part->stop_ns = wf_group_now(group);
+		wf_part_maybe_done(group, part);
+		return;
+	}
+	wf_list_append(&lane->parts, &part->link);
+	wf_lane_runnable(lane);
+}
+
+void wf_part_maybe_done(struct wf_group *group, struct wf_part *part)
+{
+	struct wf_transfer *transfer = part->transfer;
+	struct wf_lane *lane = part->lane;
+
+	if (!part->alive || part->in_flight || (!part->stop_ns && !wf_part_exhausted(part)))
+		return;
+	part->alive = false;
+	wf_list_remove(&part->link);
+	if (part->unquiet)
+		atomic_store(&transfer->unquiet, 1);
+	atomic_fetch_add(&transfer->bytes, part->bytes);
+	lane->alive--;
+	if (atomic_fetch_sub_explicit(&transfer->parts_left, 1, memory_order_acq_rel) == 1)
+		wf_group_tell(group, transfer->peer->home, WF_NOTE_PARTS_DONE, transfer, 0);
+	wf_lane_maybe_closed(lane);
+}
+
+void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer)
+{
+	struct wf_part *part = &transfer->part[group->index];
+	struct wf_piece *piece;
+
+	if (!part->alive || part->transfer != transfer)
+		return;
+	part->stop_ns = wf_group_now(group);
+	wf_list_remove(&part->link);
+	while ((piece = part->again)) {
+		part->again = piece->next;
+		wf_group_give_piece(group, piece);
+	}
+	wf_spares_free(part->spare);
+	part->spare = NULL;
+	if (part->in_flight) {
+		wf_list_append(&group->stopping, &part->link);
+		wf_timer_set(&group->worker.timers, &group->housekeeping, part->stop_ns + 5 * WF_MS);
+	}
+	wf_part_maybe_done(group, part);
+}
+
+void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns)
+{
+	for (struct wf_link *link = group->stopping.next; link != &group->stopping; link = link->next) {
+		struct wf_part *part = wf_container(link, struct wf_part, link);
+
+		if (now_ns - part->stop_ns < GRACE_NS)
+			continue;
+		for (uint32_t i = 0; i < group->piece_count; i++)
+			if (group->piece[i].seat && group->piece[i].part == part)
+				wf_seat_doom(group->piece[i].seat, "a stopped operation does not leave it");
+	}
+}
