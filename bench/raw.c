@@ -30,6 +30,8 @@ static const char usage[] =
     "  --depth N          operations in flight a rail (default: tuned for provider and size)\n"
     "  --batch N          posts a doorbell (default 16)\n"
     "  --iovs N           pages an operation, 1 to 4 (default 1)\n"
+    "  --adjacent         pages in order, not at random places\n"
+    "  --manual           pages only: weft without threads of its own\n"
     "  --no-fd            sleep by the clock when idle, not on the queue's descriptor\n"
     "  --seconds S        how long to measure (default 1)\n"
     "  --pin A,B          run the sides on these cores\n"
@@ -59,7 +61,8 @@ static int parse(int argc, char **argv, struct raw_options *options)
 		{ "op", 1, 0, 'o' },	   { "page-size", 1, 0, 'b' },
 		{ "region", 1, 0, 'r' },   { "depth", 1, 0, 'd' },
 		{ "batch", 1, 0, 'n' },	   { "iovs", 1, 0, 'i' },
-		{ "seconds", 1, 0, 't' },  { "no-fd", 0, 0, 'f' },
+		{ "seconds", 1, 0, 't' },  { "adjacent", 0, 0, 'a' },
+		{ "manual", 0, 0, 'm' },   { "no-fd", 0, 0, 'f' },
 		{ "pin", 1, 0, 'c' },	   { "json", 0, 0, 'j' },
 		{ "help", 0, 0, 'h' },	   { 0 },
 	};
@@ -93,6 +96,12 @@ static int parse(int argc, char **argv, struct raw_options *options)
 			break;
 		case 't':
 			options->seconds = strtod(optarg, NULL);
+			break;
+		case 'a':
+			options->adjacent = true;
+			break;
+		case 'm':
+			options->manual = true;
 			break;
 		case 'f':
 			options->waits = false;
@@ -143,27 +152,28 @@ static void report(const struct raw_options *options, const struct raw_result *r
 	double mops = (double)result->pages / result->seconds / 1e6;
 
 	if (options->pingpong && options->json)
-		printf("{\"tool\": \"raw\", \"provider\": \"%s\", \"op\": \"pingpong\", \"size\": %zu, "
+		printf("{\"tool\": \"%s\", \"provider\": \"%s\", \"op\": \"pingpong\", \"size\": %zu, "
 		       "\"ops\": %" PRIu64 ", \"p50_us\": %.3f, \"p99_us\": %.3f, \"simulated\": %s}\n",
-		       result->provider, options->page_bytes, result->pages, result->p50_us, result->p99_us,
-		       simulated);
+		       RAW_TOOL, result->provider, options->page_bytes, result->pages, result->p50_us,
+		       result->p99_us, simulated);
 	else if (options->pingpong)
-		printf("raw %s: round trip of %zu bytes: p50 %.2f us, p99 %.2f us%s\n", result->provider,
-		       options->page_bytes, result->p50_us, result->p99_us,
+		printf(RAW_TOOL " %s: round trip of %zu bytes: p50 %.2f us, p99 %.2f us%s\n",
+		       result->provider, options->page_bytes, result->p50_us, result->p99_us,
 		       options->sim ? " (simulated)" : "");
 	else if (options->json)
-		printf("{\"tool\": \"raw\", \"provider\": \"%s\", \"op\": \"pages\", \"rails\": %d, "
+		printf("{\"tool\": \"%s\", \"provider\": \"%s\", \"op\": \"pages\", \"rails\": %d, "
 		       "\"page_size\": %zu, "
 		       "\"depth\": %u, \"batch\": %u, \"iovs\": %u, \"pages\": %" PRIu64
 		       ", \"bytes\": %" PRIu64 ", \"seconds\": %.6f, \"gbps\": %.3f, \"line_gbps\": %.3f, "
 		       "\"mops\": %.6f, \"cpu_s\": %.3f, \"verified\": %s, "
 		       "\"simulated\": %s}\n",
-		       result->provider, result->rails, options->page_bytes, options->depth, options->batch,
-		       options->iovs, result->pages, result->bytes, result->seconds, gbps,
+		       RAW_TOOL, result->provider, result->rails, options->page_bytes, options->depth,
+		       options->batch, options->iovs, result->pages, result->bytes, result->seconds, gbps,
 		       result->line_bps / 1e9, mops, result->cpu_s, result->verified ? "true" : "null",
 		       simulated);
 	else
-		printf("raw %s: %d rails, pages of %zu bytes, %u in flight a rail: %.3f Gbit/s, %.3f million "
+		printf(RAW_TOOL
+		       " %s: %d rails, pages of %zu bytes, %u in flight a rail: %.3f Gbit/s, %.3f million "
 		       "pages/s%s\n",
 		       result->provider, result->rails, options->page_bytes, options->depth, gbps, mops,
 		       options->sim ? " (simulated)" : "");

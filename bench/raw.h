@@ -12,7 +12,7 @@ struct raw_options {
 	unsigned depth, batch, iovs;
 	double seconds;
 	int pin[2]; /* -1: wherever */
-	bool pingpong, json, waits;
+	bool pingpong, json, waits, adjacent, manual;
 };
 
 struct raw_result {

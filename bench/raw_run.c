@@ -64,8 +64,10 @@ static void open_side(struct side *side, const struct raw_options *options, int 
 	side->to = malloc(side->slots * sizeof *side->to);
 	if (!card || !side->from || !side->to)
 		fab_check(-FI_ENOMEM, "memory");
-	fab_shuffle(side->from, side->slots, 1);
-	fab_shuffle(side->to, side->slots, 2);
+	fab_shuffle(side->from, options->adjacent ? 0 : side->slots, 1);
+	fab_shuffle(side->to, options->adjacent ? 0 : side->slots, 2);
+	for (uint64_t i = 0; options->adjacent && i < side->slots; i++)
+		side->from[i] = side->to[i] = (uint32_t)i;
 	fab_open(&side->fab, options->provider, options->region_bytes, options->waits);
 	memset(side->fab.memory, target ? 0 : 1, options->region_bytes);
 	for (uint64_t i = 0; !target && step >= 8 && i < side->slots; i++) {
