@@ -23,8 +23,9 @@ static void check_reply(struct node *node, const struct weft_event *event)
 		return; /* op_ended() sees to it */
 	if (event->status != app_status(event->tag) || event->bytes != reply_bytes(event->tag) ||
 	    !pattern_is(event->data, event->bytes, ~event->tag))
-		fail(op, "a reply with status %d and %llu bytes, not %d and %llu, or its bytes are wrong", event->status,
-		     (unsigned long long)event->bytes, app_status(event->tag), (unsigned long long)reply_bytes(event->tag));
+		fail(op, "a reply with status %d and %llu bytes, not %d and %llu, or its bytes are wrong",
+		     event->status, (unsigned long long)event->bytes, app_status(event->tag),
+		     (unsigned long long)reply_bytes(event->tag));
 }
 
 static uint64_t read_message(struct node *node, const struct weft_event *event)
@@ -36,8 +37,10 @@ static uint64_t read_message(struct node *node, const struct weft_event *event)
 		fail(NULL, "node %u: a message of %llu bytes", node->index, (unsigned long long)event->bytes);
 	memcpy(&message, event->data, sizeof(message));
 	if (message.id != event->tag || message.bytes != event->bytes || message.from >= world.nodes ||
-	    !pattern_is((const uint8_t *)event->data + sizeof(message), event->bytes - sizeof(message), message.id))
-		fail(NULL, "node %u: the bytes of message %llx are wrong", node->index, (unsigned long long)event->tag);
+	    !pattern_is((const uint8_t *)event->data + sizeof(message), event->bytes - sizeof(message),
+			message.id))
+		fail(NULL, "node %u: the bytes of message %llx are wrong", node->index,
+		     (unsigned long long)event->tag);
 	arrived(node, message.id, event->type == WEFT_EVENT_CALL ? "call" : "message");
 	last = &node->heard[message.from][message.generation % 256];
 	if (message.sequence <= *last)
@@ -55,8 +58,8 @@ static void owe_reply(struct node *node, const struct weft_event *event, uint64_
 	if (when < 5 || node->oweds == CALLS)
 		return;
 	node->owed[node->oweds++] =
-		(struct owed){ event->peer, event->call, id,
-			       when < 80 ? now : now + random_below(&node->random, 50) * WEFT_MILLISECOND };
+	    (struct owed){ event->peer, event->call, id,
+			   when < 80 ? now : now + random_below(&node->random, 50) * WEFT_MILLISECOND };
 }
 
 void send_replies(struct node *node, uint64_t now)
@@ -72,7 +75,8 @@ void send_replies(struct node *node, uint64_t now)
 			continue;
 		}
 		pattern_fill(data, reply_bytes(owed.id), ~owed.id);
-		rc = weft_reply(node->engine, owed.peer, owed.call, app_status(owed.id), data, reply_bytes(owed.id));
+		rc = weft_reply(node->engine, owed.peer, owed.call, app_status(owed.id), data,
+				reply_bytes(owed.id));
 		if (rc == -EAGAIN && now < owed.due_ns + WEFT_SECOND) {
 			i++;
 			continue;

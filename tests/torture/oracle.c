@@ -1,23 +1,24 @@
 /*
- * The oracle: which operations there are, what each may end as, whose every byte of memory is, and what must have
- * arrived where. Called by node threads; what nodes share is under world.lock.
+ * The oracle: which operations there are, what each may end as, whose every byte of memory is, and what must
+ * have arrived where. Called by node threads; what nodes share is under world.lock.
  */
 #include "torture.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LATE_NS     (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
-#define LATE_FACTOR 6   /* and this many times the worst delay the machine put on a thread that only sleeps */
-#define ARRIVE_NS   (2 * WEFT_SECOND)        /* what a done operation announced is in the receiver's queue by then */
-#define UNQUIET_NS  (3 * WEFT_SECOND)        /* memory that may still be touched is left alone for so long */
+#define LATE_NS	    (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
+#define LATE_FACTOR 6 /* and this many times the worst delay the machine put on a thread that only sleeps */
+#define ARRIVE_NS   (2 * WEFT_SECOND) /* what a done operation announced is in the receiver's queue by then */
+#define UNQUIET_NS  (3 * WEFT_SECOND) /* memory that may still be touched is left alone for so long */
 
-static const char *const kind_name[KINDS] = { "write", "pages",	  "scatter", "read",
-					      "send",  "call",	  "barrier", "expect" };
+static const char *const kind_name[KINDS] = { "write", "pages", "scatter", "read",
+					      "send",  "call",	"barrier", "expect" };
 
 void fail(const struct op *op, const char *format, ...)
 {
@@ -33,12 +34,13 @@ void fail(const struct op *op, const char *format, ...)
 		uint64_t deadline = op->deadline_ns == UINT64_MAX ? 0 : op->deadline_ns - op->submitted_ns;
 
 		fprintf(stderr,
-			"  operation %llx: %s by node %u (generation %u) to nodes %x (generation %u), handle %llx, %llu bytes, "
+			"  operation %llx: %s by node %u (generation %u) to nodes %x (generation %u), handle "
+			"%llx, %llu bytes, "
 			"notify %d, deadline after %.3f ms%s%s\n",
-			(unsigned long long)op->id, kind_name[op->kind], (uint32_t)(op->id >> 12 & 15), op->generation,
-			op->targets, op->target_generation, (unsigned long long)op->handle, (unsigned long long)op->bytes,
-			(int)op->notify, (double)deadline / 1e6, op->excused ? ", cancelled by us" : "",
-			op->active ? "" : ", not active");
+			(unsigned long long)op->id, kind_name[op->kind], (uint32_t)(op->id >> 12 & 15),
+			op->generation, op->targets, op->target_generation, (unsigned long long)op->handle,
+			(unsigned long long)op->bytes, (int)op->notify, (double)deadline / 1e6,
+			op->excused ? ", cancelled by us" : "", op->active ? "" : ", not active");
 		for (uint32_t i = 0; i < op->notes && i < NOTES; i++)
 			fprintf(stderr, "    %+10.3f ms  %s %lld\n",
 				((double)op->note[i].ns - (double)op->submitted_ns) / 1e6, op->note[i].what,
@@ -90,7 +92,8 @@ bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes)
 	if (op->runs == RUNS)
 		return false;
 	pthread_mutex_lock(&world.lock);
-	for (uint32_t i = 0, slot = random_below(&self->random, SLOTS); i < SLOTS + count && got < count; i++, slot++) {
+	for (uint32_t i = 0, slot = random_below(&self->random, SLOTS); i < SLOTS + count && got < count;
+	     i++, slot++) {
 		if (slot >= SLOTS) {
 			slot = 0;
 			got = 0;
@@ -146,10 +149,10 @@ static void check_memory(struct op *op, uint8_t *image, bool done)
 			uint8_t guard = arena->guard[at->first + i / SLOT];
 
 			if (real[i] != image[i] && (done || real[i] != guard))
-				fail(op, "byte %llu of slots %u+%u at node %u is %02x, not %02x%s", (unsigned long long)i,
-				     at->first, at->count, at->node, real[i], image[i],
-				     done ? (real[i] == guard ? ": not written though done" : "") :
-					    " nor what was there before");
+				fail(op, "byte %llu of slots %u+%u at node %u is %02x, not %02x%s",
+				     (unsigned long long)i, at->first, at->count, at->node, real[i], image[i],
+				     done ? (real[i] == guard ? ": not written though done" : "")
+					  : " nor what was there before");
 		}
 	}
 }
@@ -173,7 +176,8 @@ static void release_memory(struct node *node, struct op *op, bool quiescent)
 	for (uint32_t r = 0; r < op->runs; r++) {
 		struct arena *arena = &world.node[op->run[r].node].arena[op->run[r].in];
 
-		memset(&arena->owned[op->run[r].first], quiescent || !op->run[r].in ? 0 : 2, op->run[r].count);
+		memset(&arena->owned[op->run[r].first], quiescent || !op->run[r].in ? 0 : 2,
+		       op->run[r].count);
 	}
 	node->active--;
 	op->id = 0;
@@ -229,7 +233,8 @@ struct op *op_take(struct node *node, enum kind kind, uint32_t targets)
 
 static struct counted *counted_of(const struct op *op)
 {
-	uint32_t at = op->kind == KIND_EXPECT ? (uint32_t)(op->id >> 12 & 15) : (uint32_t)__builtin_ctz(op->targets);
+	uint32_t at =
+	    op->kind == KIND_EXPECT ? (uint32_t)(op->id >> 12 & 15) : (uint32_t)__builtin_ctz(op->targets);
 	struct counted *counted = &world.counted[at][op->immediate % IMMEDIATES];
 
 	return counted->immediate == op->immediate ? counted : NULL;
@@ -277,7 +282,8 @@ static void check_status(struct op *op, int status, uint64_t now)
 		return;
 	if (op->kind == KIND_CALL && status <= -200 && status > -260)
 		return; /* the application's at the other end */
-	if ((status == -EHOSTDOWN || status == -EIO || status == -EREMOTEIO) && world.faults & ~(1u << FAULT_CANCEL))
+	if ((status == -EHOSTDOWN || status == -EIO || status == -EREMOTEIO) &&
+	    world.faults & ~(1u << FAULT_CANCEL))
 		return;
 	fail(op, "ended with %d (%s), and nothing asked for that", status, weft_strerror(status));
 }
@@ -314,8 +320,8 @@ static void end_counted(struct op *op, int status)
 	}
 	if (!status && counted->submitted < counted->expected && !(world.faults & 1u << FAULT_DUP))
 		fail(op, "counted %u immediates where %u were sent", counted->expected, counted->submitted);
-	if (status == -ETIMEDOUT && !(world.faults & ~(1u << FAULT_CANCEL)) && counted->done >= counted->expected &&
-	    counted->done_ns + WEFT_SECOND < op->deadline_ns)
+	if (status == -ETIMEDOUT && !(world.faults & ~(1u << FAULT_CANCEL)) &&
+	    counted->done >= counted->expected && counted->done_ns + WEFT_SECOND < op->deadline_ns)
 		fail(op, "timed out although all %u immediates had landed", counted->expected);
 	if (status || counted->failed || counted->submitted != counted->expected)
 		world.node[op->id >> 12 & 15].dirty_immediates++;
@@ -326,8 +332,8 @@ static void end_barrier(struct op *op)
 	struct barrier *barrier = &world.barrier[op->barrier % BARRIERS];
 
 	if (barrier->id == op->barrier && (barrier->entered & barrier->members) != barrier->members)
-		fail(op, "left barrier %llu: %x had entered of %x", (unsigned long long)op->barrier, barrier->entered,
-		     barrier->members);
+		fail(op, "left barrier %llu: %x had entered of %x", (unsigned long long)op->barrier,
+		     barrier->entered, barrier->members);
 }
 
 static void end_under_lock(struct node *node, struct op *op, const struct weft_event *event, uint64_t now)
@@ -353,6 +359,8 @@ static void end_under_lock(struct node *node, struct op *op, const struct weft_e
 		expect_arrival(op);
 	if (!status && op->kind == KIND_CALL && !world.arrived[(op->id >> 16) % SERIALS])
 		fail(op, "a call was answered that never arrived");
+	if (!status && atomic_load(&world.phase) == PHASE_PROBE && op->kind == KIND_WRITE)
+		node->link[__builtin_ctz(op->targets)].probed = true;
 	if (op->handle)
 		node->stale[node->stales++ % STALE] = op->handle;
 }
@@ -364,8 +372,10 @@ void op_ended(struct node *node, const struct weft_event *event)
 	bool data = op->kind <= KIND_READ;
 
 	if (op->id != event->tag || !op->active)
-		fail(op->id ? op : NULL, "node %u: an end (tag %llx, transfer %llx, status %d) of an operation that is not there",
-		     node->index, (unsigned long long)event->tag, (unsigned long long)event->transfer, event->status);
+		fail(op->id ? op : NULL,
+		     "node %u: an end (tag %llx, transfer %llx, status %d) of an operation that is not there",
+		     node->index, (unsigned long long)event->tag, (unsigned long long)event->transfer,
+		     event->status);
 	if (event->transfer != op->handle)
 		fail(op, "its end names transfer %llx", (unsigned long long)event->transfer);
 	check_status(op, event->status, now);
@@ -415,7 +425,8 @@ void arrived(struct node *node, uint64_t id, const char *what)
 
 	pthread_mutex_lock(&world.lock);
 	if (id >> 16 > world.serial || world.serial - (id >> 16) >= SERIALS)
-		fail(NULL, "node %u: a %s of an operation %llx that never was", node->index, what, (unsigned long long)id);
+		fail(NULL, "node %u: a %s of an operation %llx that never was", node->index, what,
+		     (unsigned long long)id);
 	seen = &world.arrived[(id >> 16) % SERIALS];
 	if (op->id != id)
 		op = NULL;
@@ -445,7 +456,8 @@ static void check_late(struct op *op, uint64_t now)
 		     (double)late / 1e6, (double)watch_lateness(op->deadline_ns) / 1e6);
 }
 
-/* The node's queues were found empty after `now`: what should have ended or arrived by then has been taken. */
+/* The node's queues were found empty after `now`: what should have ended or arrived by then has been taken.
+ */
 void check_overdue(struct node *node, uint64_t now)
 {
 	pthread_mutex_lock(&world.lock);
@@ -453,11 +465,13 @@ void check_overdue(struct node *node, uint64_t now)
 		if (node->op[i].id && node->op[i].active && node->op[i].handle)
 			check_late(&node->op[i], now);
 	for (uint32_t i = 0; i < node->pendings; i++)
-		if (now > node->pending[i].since_ns + ARRIVE_NS + LATE_FACTOR * watch_lateness(node->pending[i].since_ns)) {
+		if (now > node->pending[i].since_ns + ARRIVE_NS +
+			      LATE_FACTOR * watch_lateness(node->pending[i].since_ns)) {
 			uint64_t id = node->pending[i].id;
 			struct op *op = &world.node[id >> 12 & 7].op[id % OPS];
 
-			fail(op->id == id ? op : NULL, "node %u: what operation %llx of node %u announced was lost", node->index,
+			fail(op->id == id ? op : NULL,
+			     "node %u: what operation %llx of node %u announced was lost", node->index,
 			     (unsigned long long)id, (uint32_t)(id >> 12 & 7));
 		}
 	pthread_mutex_unlock(&world.lock);

@@ -117,7 +117,8 @@ static bool submit_read(struct node *node, struct op *op, uint32_t target)
 	op_move(op, 1, 0, out_of(op, 0), bytes);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
-	read = (struct weft_read){ node->link[target].out, offset_of(&op->run[0]), node->in, offset_of(&op->run[1]), bytes };
+	read = (struct weft_read){ node->link[target].out, offset_of(&op->run[0]), node->in,
+				   offset_of(&op->run[1]), bytes };
 	rc = weft_read(node->engine, &read, &to, &handle);
 	op_accepted(node, op, rc, handle);
 	return !rc;
@@ -142,7 +143,8 @@ static void shuffle(struct node *node, uint32_t *index, uint32_t count, uint32_t
 static bool submit_pages(struct node *node, struct op *op, uint32_t target, uint32_t count)
 {
 	static const uint32_t sizes[] = { 64, 512, 1000, 2048, 4096 };
-	uint32_t page = sizes[random_below(&node->random, 5)], room = count + random_below(&node->random, count + 1);
+	uint32_t page = sizes[random_below(&node->random, 5)],
+		 room = count + random_below(&node->random, count + 1);
 	uint32_t from[MOVES], at[MOVES];
 	bool straight = random_chance(&node->random, 25);
 	weft_transfer handle = 0;
@@ -153,7 +155,8 @@ static bool submit_pages(struct node *node, struct op *op, uint32_t target, uint
 
 	while ((uint64_t)page * room > RUN_SLOTS * SLOT)
 		page /= 2;
-	if (!op_run(op, node->index, false, (uint64_t)page * room) || !op_run(op, target, true, (uint64_t)page * room))
+	if (!op_run(op, node->index, false, (uint64_t)page * room) ||
+	    !op_run(op, target, true, (uint64_t)page * room))
 		return no_room(node, op);
 	pattern_fill(out_of(op, 0), (uint64_t)page * room, op->id * 7);
 	shuffle(node, at, count, room);
@@ -219,7 +222,8 @@ static bool submit_scatter(struct node *node, struct op *op)
 						offset_of(&op->run[2 * i + 1]), bytes };
 	}
 	if (op->targets & (op->targets - 1))
-		op->target_generation = 0; /* several: arrivals are checked to come once, not that they come */
+		op->target_generation =
+		    0; /* several: arrivals are checked to come once, not that they come */
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
 	rc = weft_scatter(node->engine, write, count, &to, &handle);
@@ -241,8 +245,8 @@ static bool submit_message(struct node *node, struct op *op, uint32_t target)
 	message.bytes = sizeof(message) + random_below(&node->random, (uint32_t)(most - sizeof(message)));
 	memcpy(data, &message, sizeof(message));
 	pattern_fill(data + sizeof(message), message.bytes - sizeof(message), op->id);
-	rc = op->kind == KIND_SEND ? weft_send(node->engine, peer, op->id, data, message.bytes, &to, &handle) :
-				     weft_call(node->engine, peer, op->id, data, message.bytes, &to, &handle);
+	rc = op->kind == KIND_SEND ? weft_send(node->engine, peer, op->id, data, message.bytes, &to, &handle)
+				   : weft_call(node->engine, peer, op->id, data, message.bytes, &to, &handle);
 	op_accepted(node, op, rc, handle);
 	return !rc;
 }
@@ -308,9 +312,13 @@ static bool start_barrier(struct node *node)
 
 static bool start_expect(struct node *node)
 {
-	uint32_t count = 1 + random_below(&node->random, 8), immediate = node->generation << 16 | ++node->next_immediate;
-	struct mail mail = { .kind = KIND_EXPECT, .from = node->index, .generation = node->generation,
-			     .immediate = immediate, .count = count };
+	uint32_t count = 1 + random_below(&node->random, 8),
+		 immediate = node->generation << 16 | ++node->next_immediate;
+	struct mail mail = { .kind = KIND_EXPECT,
+			     .from = node->index,
+			     .generation = node->generation,
+			     .immediate = immediate,
+			     .count = count };
 	bool first = random_chance(&node->random, 50);
 	struct op *op;
 	weft_transfer handle = 0;
@@ -318,11 +326,13 @@ static bool start_expect(struct node *node)
 	int rc;
 
 	/* What was counted and never asked for keeps its place in the engine's table. */
-	if (node->dirty_immediates > 3000 || node->next_immediate >= 0xffff || !(op = op_take(node, KIND_EXPECT, 0)))
+	if (node->dirty_immediates > 3000 || node->next_immediate >= 0xffff ||
+	    !(op = op_take(node, KIND_EXPECT, 0)))
 		return false;
 	op->immediate = immediate;
 	pthread_mutex_lock(&world.lock);
-	world.counted[node->index][immediate % IMMEDIATES] = (struct counted){ .immediate = immediate, .expected = count };
+	world.counted[node->index][immediate % IMMEDIATES] =
+	    (struct counted){ .immediate = immediate, .expected = count };
 	pthread_mutex_unlock(&world.lock);
 	if (first)
 		post_mail(random_target(node), &mail);
@@ -356,8 +366,8 @@ static bool send_counted(struct node *node, struct mail *mail)
 		if (counted->immediate == mail->immediate)
 			counted->submitted += count; /* before it can land; taken back if it is refused */
 		pthread_mutex_unlock(&world.lock);
-		ok = paged ? submit_pages(node, op, mail->from, count) :
-			     submit_write(node, op, mail->from, 1 + random_below(&node->random, 9000));
+		ok = paged ? submit_pages(node, op, mail->from, count)
+			   : submit_write(node, op, mail->from, 1 + random_below(&node->random, 9000));
 		if (!ok)
 			return false;
 		mail->count -= count;

@@ -1,10 +1,11 @@
 /*
- * The torture test: several engines on simulated NICs (or over tcp, shm) do random operations while faults come and go,
- * engines close and open again and peers are removed, added and replaced. An oracle knows what each operation may end as
- * and owns every byte of memory they touch.
+ * The torture test: several engines on simulated NICs (or over tcp, shm) do random operations while faults
+ * come and go, engines close and open again and peers are removed, added and replaced. An oracle knows what
+ * each operation may end as and owns every byte of memory they touch.
  *
- * A node is one engine with its thread, the only one that submits to it; a canceller thread cancels anything at any time.
- * One lock guards what nodes know of each other. Everything random comes from the seed; what threads make of it does not.
+ * A node is one engine with its thread, the only one that submits to it; a canceller thread cancels anything
+ * at any time. One lock guards what nodes know of each other. Everything random comes from the seed; what
+ * threads make of it does not.
  */
 #ifndef TORTURE_H
 #define TORTURE_H
@@ -16,32 +17,55 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NODES      8
-#define OPS        512          /* an operation table's size: more than a node ever has in flight */
-#define SLOT       UINT64_C(4096)
-#define SLOTS      1024
-#define ARENA      (SLOT * SLOTS)
-#define RUN_SLOTS  64           /* largest range: 256 KiB */
-#define RUNS       12
-#define MOVES      64
-#define SERIALS    (1u << 20)   /* arrivals remembered */
-#define PENDING    8192
-#define MAIL       256
-#define CALLS      256
+#define NODES	   8
+#define OPS	   512 /* an operation table's size: more than a node ever has in flight */
+#define SLOT	   UINT64_C(4096)
+#define SLOTS	   1024
+#define ARENA	   (SLOT * SLOTS)
+#define RUN_SLOTS  64 /* largest range: 256 KiB */
+#define RUNS	   12
+#define MOVES	   64
+#define SERIALS	   (1u << 20) /* arrivals remembered */
+#define PENDING	   8192
+#define MAIL	   256
+#define CALLS	   256
 #define IMMEDIATES 4096
 #define BARRIERS   1024
-#define STALE      64
-#define NOTES      16
-#define TRANSFERS  256          /* max_transfers of the engines */
+#define STALE	   64
+#define NOTES	   16
+#define TRANSFERS  256 /* max_transfers of the engines */
 
-enum kind { KIND_WRITE, KIND_PAGES, KIND_SCATTER, KIND_READ, KIND_SEND, KIND_CALL, KIND_BARRIER, KIND_EXPECT, KINDS };
+enum kind {
+	KIND_WRITE,
+	KIND_PAGES,
+	KIND_SCATTER,
+	KIND_READ,
+	KIND_SEND,
+	KIND_CALL,
+	KIND_BARRIER,
+	KIND_EXPECT,
+	KINDS
+};
 
 /* Disturbances: those the simulator makes come first, then those the application's own calls make. */
 enum fault {
-	FAULT_ERROR, FAULT_DROP, FAULT_DELAY, FAULT_DUP, FAULT_EAGAIN, FAULT_RNR, FAULT_DOWN, FAULT_SLOW, FAULT_DEAD,
-	FAULT_INTERNAL, FAULT_REG, FAULT_OVERRUN,
+	FAULT_ERROR,
+	FAULT_DROP,
+	FAULT_DELAY,
+	FAULT_DUP,
+	FAULT_EAGAIN,
+	FAULT_RNR,
+	FAULT_DOWN,
+	FAULT_SLOW,
+	FAULT_DEAD,
+	FAULT_INTERNAL,
+	FAULT_REG,
+	FAULT_OVERRUN,
 	FAULT_SIMULATED = FAULT_OVERRUN,
-	FAULT_CANCEL, FAULT_PEERS, FAULT_REGIONS, FAULT_REOPEN,
+	FAULT_CANCEL,
+	FAULT_PEERS,
+	FAULT_REGIONS,
+	FAULT_REOPEN,
 	FAULTS
 };
 extern const char *const fault_name[FAULTS];
@@ -74,13 +98,13 @@ struct note {
 struct op {
 	uint64_t id; /* 0: free; serial << 16 | node << 12 | index */
 	enum kind kind;
-	uint32_t targets; /* nodes, a bit each */
-	uint32_t generation; /* of the node's engine */
+	uint32_t targets;	    /* nodes, a bit each */
+	uint32_t generation;	    /* of the node's engine */
 	uint32_t target_generation; /* of the only target, as we knew it */
 	weft_transfer handle;
 	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
-	bool active;   /* accepted or being submitted, and not ended */
-	bool excused;  /* someone asked for its cancellation */
+	bool active;			    /* accepted or being submitted, and not ended */
+	bool excused;			    /* someone asked for its cancellation */
 	enum weft_notify_kind notify;
 	uint32_t immediate, immediates;
 	uint32_t runs, moves, notes;
@@ -93,7 +117,7 @@ struct op {
 
 struct arena {
 	uint8_t *base;
-	uint8_t owned[SLOTS];  /* 0: free, holding guard; 1: an operation's; 2: may still be touched */
+	uint8_t owned[SLOTS]; /* 0: free, holding guard; 1: an operation's; 2: may still be touched */
 	uint8_t guard[SLOTS];
 	uint64_t until_ns[SLOTS]; /* of state 2 */
 };
@@ -110,7 +134,7 @@ struct peer_link {
 	weft_remote in, out;
 	uint32_t generation, version;
 	uint64_t retry_ns;
-	bool probed;
+	_Atomic bool probed;
 };
 
 struct mail {
@@ -149,9 +173,9 @@ struct node {
 	uint32_t pendings;
 	struct owed owed[CALLS];
 	uint32_t oweds;
-	uint64_t sequence[NODES];          /* last sent to */
-	uint64_t heard[NODES][256];        /* last heard of, by the sender's generation */
-	weft_transfer stale[STALE];        /* handles that ended in this generation */
+	uint64_t sequence[NODES];   /* last sent to */
+	uint64_t heard[NODES][256]; /* last heard of, by the sender's generation */
+	weft_transfer stale[STALE]; /* handles that ended in this generation */
 	uint32_t stales;
 	uint32_t next_immediate, dirty_immediates;
 	uint64_t checked_ns, mended_ns;
@@ -174,7 +198,8 @@ struct barrier {
 struct tally {
 	uint64_t submitted[KINDS], refused, full, done[KINDS], ended[KINDS][160];
 	uint64_t late_max_ns, unquiet;
-	_Atomic uint64_t notifies, messages, calls, reopens, peer_changes, region_changes, cancels, peer_down, rail_down;
+	_Atomic uint64_t notifies, messages, calls, reopens, peer_changes, region_changes, cancels, peer_down,
+	    rail_down;
 	_Atomic uint64_t faults[FAULTS];
 	uint64_t bytes;
 };
@@ -215,7 +240,7 @@ uint32_t open_files(void);
 void fail(const struct op *op, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 void op_note(struct op *op, const char *what, int64_t value);
 struct op *op_take(struct node *node, enum kind kind, uint32_t targets); /* NULL: none free. Locked inside */
-bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);        /* takes slots; false: none */
+bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);	 /* takes slots; false: none */
 uint8_t *run_base(const struct run *run);
 void op_move(struct op *op, uint32_t run, uint64_t offset, const void *from, uint64_t bytes);
 void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle);

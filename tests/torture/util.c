@@ -1,4 +1,5 @@
-/* Time, random numbers, patterns, and a watchdog that measures how late this machine wakes its threads. Any thread. */
+/* Time, random numbers, patterns, and a watchdog that measures how late this machine wakes its threads. Any
+ * thread. */
 #include "torture.h"
 
 #include <dirent.h>
@@ -8,7 +9,7 @@
 #include <unistd.h>
 
 #define BUCKET_NS UINT64_C(50000000)
-#define BUCKETS   4096
+#define BUCKETS	  4096
 
 static _Atomic uint64_t lateness[BUCKETS];
 static _Atomic int watching;

@@ -1,0 +1,358 @@
+/*
+ * torture --seed S --ops N [--minutes M] [--engines K] [--nics N] [--faults LIST|none|all] [--provider
+ * simfab|tcp|shm]
+ *
+ * Rounds: run, then drain with all faults gone, check that nothing is left over or has leaked, and that every
+ * node reaches every other again. Exits 0, or 1 with the seed and the history of the operation that broke a
+ * promise.
+ */
+#include "torture.h"
+#include "sim/setup.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define DRAIN_NS (8 * WEFT_SECOND)
+#define PROBE_NS (20 * WEFT_SECOND)
+
+struct world world = { .seed = 1,
+		       .ops = 20000,
+		       .nodes = 3,
+		       .nics = 4,
+		       .provider = "simfab",
+		       .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void nap_ms(uint32_t ms)
+{
+	struct timespec nap = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&nap, NULL);
+}
+
+static uint32_t parse_faults(char *list)
+{
+	uint32_t faults = 0;
+
+	if (!strcmp(list, "none"))
+		return 0;
+	if (!strcmp(list, "all"))
+		return (1u << FAULTS) - 1;
+	for (char *item; (item = strsep(&list, ","));) {
+		uint32_t i = 0;
+
+		while (i < FAULTS && strcmp(item, fault_name[i]))
+			i++;
+		if (i == FAULTS) {
+			fprintf(stderr, "torture: no fault is called %s. There are:", item);
+			for (i = 0; i < FAULTS; i++)
+				fprintf(stderr, " %s", fault_name[i]);
+			fprintf(stderr, "\n");
+			exit(2);
+		}
+		faults |= 1u << i;
+	}
+	return faults;
+}
+
+static void parse(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "seed", 1, 0, 's' },	   { "ops", 1, 0, 'o' },     { "minutes", 1, 0, 'm' },
+		{ "engines", 1, 0, 'e' },  { "nics", 1, 0, 'n' },    { "faults", 1, 0, 'f' },
+		{ "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' }, { 0, 0, 0, 0 },
+	};
+	char all[] = "all", *faults = all;
+	double minutes = 0;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+		switch (option) {
+		case 's':
+			world.seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'o':
+			world.ops = strtoull(optarg, NULL, 0);
+			break;
+		case 'm':
+			minutes = atof(optarg);
+			break;
+		case 'e':
+			world.nodes = (uint32_t)atoi(optarg);
+			break;
+		case 'n':
+			world.nics = (uint32_t)atoi(optarg);
+			break;
+		case 'f':
+			faults = optarg;
+			break;
+		case 'p':
+			world.provider = optarg;
+			break;
+		case 'v':
+			world.verbose = true;
+			break;
+		default:
+			exit(2);
+		}
+	if (world.nodes < 2 || world.nodes > NODES || !world.nics || !world.ops) {
+		fprintf(stderr, "torture: 2 to %d engines, at least one NIC and operation\n", NODES);
+		exit(2);
+	}
+	world.faults = parse_faults(faults);
+	world.limit_ns = minutes > 0 ? now_ns() + (uint64_t)(minutes * 60e9) : UINT64_MAX;
+	if (minutes > 0)
+		world.ops = UINT64_MAX;
+	world.simulated = !strcmp(world.provider, "simfab");
+	if (!world.simulated)
+		world.faults &= ~((2u << FAULT_SIMULATED) - 1);
+}
+
+/* The simulated NICs: small queues and a short silence, so that limits are met; strict, so that misuse stops
+ * us. */
+static void simulate(void)
+{
+	char spec[512], error[256], control[128];
+	int rc = faults_open(control, sizeof(control));
+
+	if (rc)
+		fail(NULL, "the control file: %s", strerror(-rc));
+	snprintf(spec, sizeof(spec),
+		 "p5,nics=%u,rate=inf,copy=full,strict=1,latency=5us,jitter=20us,handshake=500us,"
+		 "unresponsive=200ms,tx=128,rx=128,"
+		 "seed=%llu,control=%s",
+		 world.nics, (unsigned long long)world.seed, control);
+	rc = wf_sim_setup(spec, error, sizeof(error));
+	if (rc)
+		fail(NULL, "%s", error);
+}
+
+static void make_nodes(void)
+{
+	for (uint32_t n = 0; n < world.nodes; n++) {
+		struct node *node = &world.node[n];
+		int rc;
+
+		node->index = n;
+		node->random.state = world.seed * 1000 + n;
+		node->image = malloc(ARENA);
+		pthread_rwlock_init(&node->alive, NULL);
+		for (int in = 0; in < 2; in++) {
+			node->arena[in].base =
+			    mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			if (node->arena[in].base == MAP_FAILED || !node->image)
+				fail(NULL, "no memory");
+		}
+		rc = node_open(node);
+		if (rc)
+			fail(NULL, "opening node %u said %s", n, weft_strerror(rc));
+	}
+	for (uint32_t n = 0; n < world.nodes; n++)
+		pthread_create(&world.node[n].thread, NULL, node_loop, &world.node[n]);
+}
+
+/* All nodes have gone once round their loop in this phase. */
+static void enter(enum phase phase)
+{
+	atomic_store(&world.phase, phase);
+	for (uint32_t n = 0; n < world.nodes; n++)
+		while (atomic_load(&world.node[n].in_phase) != phase)
+			nap_ms(1);
+}
+
+static uint32_t still_active(void)
+{
+	uint32_t active = 0;
+
+	pthread_mutex_lock(&world.lock);
+	for (uint32_t n = 0; n < world.nodes; n++)
+		active += world.node[n].active + world.node[n].pendings;
+	pthread_mutex_unlock(&world.lock);
+	return active;
+}
+
+static void drain(void)
+{
+	uint64_t start = now_ns();
+
+	faults_clear();
+	enter(PHASE_DRAIN);
+	faults_clear(); /* one may have been set meanwhile */
+	while (still_active()) {
+		nap_ms(2);
+		if (now_ns() - start < DRAIN_NS + 10 * watch_lateness(start))
+			continue;
+		for (uint32_t n = 0; n < world.nodes; n++)
+			for (uint32_t i = 0; i < OPS; i++)
+				if (world.node[n].op[i].id)
+					fail(&world.node[n].op[i],
+					     "still there %.1f s after the last was submitted",
+					     (double)(now_ns() - start) / 1e9);
+		fail(NULL, "announcements have not arrived");
+	}
+}
+
+/* Nothing in flight in our books: then nothing in flight in the engines', and no slot lost. */
+static void check_empty(void)
+{
+	uint64_t start = now_ns();
+
+	for (uint32_t n = 0; n < world.nodes; n++) {
+		struct weft_info info = { 0 };
+
+		for (;;) {
+			int rc = weft_engine_info(world.node[n].engine, &info);
+
+			if (rc)
+				fail(NULL, "weft_engine_info said %s", weft_strerror(rc));
+			if (!info.transfers_in_flight)
+				break;
+			if (now_ns() - start > 5 * WEFT_SECOND + 10 * watch_lateness(start))
+				fail(NULL, "node %u: %llu transfers are in flight, and none is known", n,
+				     (unsigned long long)info.transfers_in_flight);
+			nap_ms(2);
+		}
+		/* Each other node once; twice while one of an older life is on its way out. */
+		if (info.peers > 2 * world.nodes)
+			fail(NULL, "node %u has %llu peers", n, (unsigned long long)info.peers);
+	}
+	check_arenas();
+}
+
+/* With every fault gone each node must reach each other one again. */
+static void probe(void)
+{
+	uint64_t start = now_ns();
+	bool all;
+
+	do {
+		all = true;
+		nap_ms(5);
+		for (uint32_t n = 0; n < world.nodes; n++)
+			for (uint32_t i = 0; i < world.nodes; i++)
+				if (n != i && !world.node[n].link[i].probed) {
+					all = false;
+					if (now_ns() - start > PROBE_NS + 10 * watch_lateness(start))
+						fail(NULL,
+						     "node %u does not reach node %u any more, %.0f s after "
+						     "the last fault",
+						     n, i, (double)(now_ns() - start) / 1e9);
+				}
+	} while (!all);
+}
+
+static void start_probe(void)
+{
+	for (uint32_t n = 0; n < world.nodes; n++)
+		for (uint32_t i = 0; i < world.nodes; i++)
+			world.node[n].link[i].probed = false;
+	enter(PHASE_PROBE);
+}
+
+static void round_of(uint64_t until)
+{
+	enter(PHASE_RUN);
+	while (atomic_load(&world.submitted) < until && now_ns() < world.limit_ns)
+		nap_ms(2);
+	drain();
+	check_empty();
+	start_probe();
+	probe();
+	drain();
+	check_empty();
+}
+
+static void summary(uint64_t start)
+{
+	static const char *const names[KINDS] = { "write", "pages", "scatter", "read",
+						  "send",  "call",  "barrier", "expect" };
+	struct tally *tally = &world.tally;
+
+	printf("%-8s %9s %9s  other ends\n", "kind", "accepted", "done");
+	for (int k = 0; k < KINDS; k++) {
+		printf("%-8s %9llu %9llu ", names[k], (unsigned long long)tally->submitted[k],
+		       (unsigned long long)tally->done[k]);
+		for (int s = 1; s < 160; s++)
+			if (tally->ended[k][s])
+				printf(" %s %llu", s == 159 ? "(application's)" : strerrorname_np(s),
+				       (unsigned long long)tally->ended[k][s]);
+		printf("\n");
+	}
+	printf("faults:");
+	for (int f = 0; f <= FAULT_SIMULATED; f++)
+		printf(" %s %llu", fault_name[f], (unsigned long long)tally->faults[f]);
+	printf("; cancels %llu, peers changed %llu, regions changed %llu, engines reopened %llu\n",
+	       (unsigned long long)tally->cancels, (unsigned long long)tally->peer_changes,
+	       (unsigned long long)tally->region_changes, (unsigned long long)tally->reopens);
+	printf("arrived: %llu notifications, %llu messages, %llu calls; refused %llu (full %llu); peers down "
+	       "%llu, rails down %llu; "
+	       "not quiescent %llu; %.1f MB\n",
+	       (unsigned long long)tally->notifies, (unsigned long long)tally->messages,
+	       (unsigned long long)tally->calls, (unsigned long long)tally->refused,
+	       (unsigned long long)tally->full, (unsigned long long)tally->peer_down,
+	       (unsigned long long)tally->rail_down, (unsigned long long)tally->unquiet,
+	       (double)tally->bytes / 1e6);
+	printf("torture: seed %llu, %llu operations on %u engines (%s) in %.1f s; latest end %.1f ms after "
+	       "its deadline; threads "
+	       "woken up to %.1f ms late: OK\n",
+	       (unsigned long long)world.seed, (unsigned long long)world.submitted, world.nodes,
+	       world.provider, (double)(now_ns() - start) / 1e9, (double)tally->late_max_ns / 1e6,
+	       (double)watch_lateness(start) / 1e6);
+}
+
+static void check_leaks(uint32_t round, uint64_t rss, uint32_t files)
+{
+	static uint64_t first_rss;
+	static uint32_t first_files;
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	/* Pools fill and the allocator settles in the first rounds. */
+	if (round > 3 && rss > first_rss + first_rss / 4 + (32u << 20))
+		fail(NULL, "memory grew from %.1f to %.1f MB in %u rounds", (double)first_rss / 1e6,
+		     (double)rss / 1e6, round - 3);
+#endif
+	if (round > 3 && files > first_files + 2)
+		fail(NULL, "open files grew from %u to %u", first_files, files);
+	if (round <= 3) {
+		first_rss = rss;
+		first_files = files;
+	}
+	if (world.verbose || getenv("TORTURE_ROUNDS"))
+		printf("round %u: %llu operations, %.1f MB, %u files\n", round,
+		       (unsigned long long)world.submitted, (double)rss / 1e6, files);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t start, chunk;
+
+	parse(argc, argv);
+	watch_start();
+	if (world.simulated)
+		simulate();
+	start = now_ns();
+	make_nodes();
+	enter(PHASE_DRAIN);
+	start_probe();
+	probe(); /* everyone reaches everyone before anything is disturbed */
+	faults_start();
+	chunk = world.ops == UINT64_MAX ? 20000 : world.ops / 8 < 1000 ? 1000 : world.ops / 8;
+	for (uint32_t round = 1; world.submitted < world.ops && now_ns() < world.limit_ns; round++) {
+		round_of(world.submitted + chunk);
+		check_leaks(round, rss_bytes(), open_files());
+	}
+	atomic_store(&world.phase, PHASE_STOP);
+	for (uint32_t n = 0; n < world.nodes; n++)
+		pthread_join(world.node[n].thread, NULL);
+	faults_stop();
+	for (uint32_t n = 0; n < world.nodes; n++)
+		node_close(&world.node[n], false);
+	check_arenas();
+	watch_stop();
+	summary(start);
+	return 0;
+}

@@ -1,0 +1,365 @@
+/* A node: its engine opened, closed and opened again, its links to the others kept or broken, and its
+ * thread's loop. */
+#include "torture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CLOSE_LIMIT_NS (6 * WEFT_SECOND)
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static char specification[512];
+
+static void log_line(void *context, enum weft_log_level level, const char *text)
+{
+	static const char *const names[] = { "error", "warn", "info", "debug" };
+
+	if (world.verbose)
+		fprintf(stderr, "%.3f n%u %s: %s\n", (double)now_ns() / 1e9, ((struct node *)context)->index,
+			names[level], text);
+}
+
+/* The simulator reads the environment when an engine looks for NICs: that is how each is a host of its own.
+ */
+static int open_engine(struct node *node)
+{
+	struct weft_config config = WEFT_CONFIG_INIT;
+	char text[600];
+	int rc;
+
+	config.provider = world.simulated ? "simfab" : world.provider;
+	if (!strcmp(world.provider, "tcp"))
+		config.rails = "lo";
+	config.max_transfers = TRANSFERS;
+	config.heartbeat_ns = 100 * WEFT_MILLISECOND;
+	config.peer_limit_ns = WEFT_SECOND;
+	config.rail_limit_ns = 300 * WEFT_MILLISECOND;
+	config.log = log_line;
+	config.log_context = node;
+	pthread_mutex_lock(&opening);
+	if (world.simulated) {
+		if (!specification[0])
+			snprintf(specification, sizeof(specification), "%s", getenv("SIMFAB"));
+		snprintf(text, sizeof(text), "%s,name=n%u", specification, node->index);
+		setenv("SIMFAB", text, 1);
+	}
+	rc = weft_open(&config, &node->engine);
+	pthread_mutex_unlock(&opening);
+	return rc;
+}
+
+static int register_region(struct node *node, bool in)
+{
+	weft_region *region = in ? &node->in : &node->out;
+
+	return weft_region_register(node->engine, node->arena[in].base, ARENA,
+				    in ? WEFT_REMOTE_WRITE : WEFT_REMOTE_READ, region);
+}
+
+void node_publish_regions(struct node *node)
+{
+	struct published *all = &node->published;
+	struct {
+		size_t bytes;
+		uint8_t blob[8192];
+	} in = { sizeof(in.blob), { 0 } }, out = { sizeof(out.blob), { 0 } };
+	int rc = weft_region_export(node->engine, node->in, in.blob, &in.bytes);
+
+	if (!rc)
+		rc = weft_region_export(node->engine, node->out, out.blob, &out.bytes);
+	if (rc)
+		fail(NULL, "weft_region_export said %s", weft_strerror(rc));
+	pthread_mutex_lock(&world.lock);
+	memcpy(all->in, in.blob, all->in_bytes = in.bytes);
+	memcpy(all->out, out.blob, all->out_bytes = out.bytes);
+	all->version++;
+	all->generation = node->generation;
+	pthread_mutex_unlock(&world.lock);
+}
+
+int node_open(struct node *node)
+{
+	uint8_t blob[16384];
+	size_t bytes = sizeof(blob);
+	int rc = open_engine(node);
+
+	if (rc)
+		return rc;
+	/* The listener is the first queue opened. */
+	for (int i = 0; i < 3 && !rc; i++)
+		rc = weft_queue_open(node->engine, &node->queue[i]);
+	if (!rc)
+		rc = register_region(node, true);
+	if (!rc)
+		rc = register_region(node, false);
+	if (!rc)
+		rc = weft_address(node->engine, blob, &bytes);
+	if (rc) {
+		weft_close(node->engine);
+		node->engine = NULL;
+		return rc;
+	}
+	memset(node->link, 0, sizeof(node->link));
+	node->next_immediate = node->dirty_immediates = node->oweds = 0;
+	pthread_mutex_lock(&world.lock);
+	node->stales = 0;
+	node->generation++;
+	memcpy(node->published.address, blob, bytes);
+	node->published.address_bytes = bytes;
+	pthread_mutex_unlock(&world.lock);
+	node_publish_regions(node);
+	return 0;
+}
+
+/* Whatever is in flight ends with the engine: afterwards nothing of it can land. */
+void node_close(struct node *node, bool restart)
+{
+	uint64_t before = now_ns(), took;
+	int rc;
+
+	pthread_mutex_lock(&world.lock);
+	node->published.generation = 0;
+	node->pendings = 0;
+	for (uint32_t i = 0; i < OPS; i++)
+		if (node->op[i].id && node->op[i].active) {
+			op_note(&node->op[i], "its engine closes", 0);
+			node->op[i].handle = 0;
+		}
+	pthread_mutex_unlock(&world.lock);
+	pthread_rwlock_wrlock(&node->alive);
+	rc = weft_close(node->engine);
+	took = now_ns() - before;
+	if (rc)
+		fail(NULL, "weft_close said %s", weft_strerror(rc));
+	if (took > CLOSE_LIMIT_NS + 8 * watch_lateness(before))
+		fail(NULL, "weft_close took %.1f s", (double)took / 1e9);
+	node->engine = NULL;
+	for (uint32_t i = 0; i < OPS; i++)
+		if (node->op[i].id)
+			op_dropped(node, &node->op[i]);
+	pthread_mutex_lock(&world.lock);
+	node->pendings = 0; /* what arrived and was not taken went with the queue */
+	pthread_mutex_unlock(&world.lock);
+	before = now_ns();
+	while (restart && (rc = node_open(node))) {
+		struct timespec nap = { .tv_nsec = 5000000 };
+
+		/* Registering may be made to fail. It must fail cleanly, and work when the fault is gone. */
+		if (!(world.faults & ((2u << FAULT_SIMULATED) - 1)) || now_ns() - before > 30 * WEFT_SECOND)
+			fail(NULL, "opening node %u again said %s", node->index, weft_strerror(rc));
+		nanosleep(&nap, NULL);
+	}
+	pthread_rwlock_unlock(&node->alive);
+}
+
+/* ---- links ---- */
+
+static void drop_link(struct node *node, uint32_t other)
+{
+	struct peer_link *link = &node->link[other];
+	weft_peer peer = link->peer;
+
+	op_excuse(node, other);
+	if (link->in)
+		weft_remote_close(node->engine, link->in);
+	if (link->out)
+		weft_remote_close(node->engine, link->out);
+	*link = (struct peer_link){ 0 };
+	if (peer)
+		weft_peer_remove(node->engine, peer); /* -ENOENT: it came by a hello and went by itself */
+	atomic_fetch_add(&world.tally.peer_changes, 1);
+}
+
+static int import(struct node *node, struct peer_link *link, const struct published *from)
+{
+	weft_remote in, out;
+	int rc = weft_remote_import(node->engine, link->peer, from->in, from->in_bytes, &in);
+
+	if (rc)
+		return rc;
+	rc = weft_remote_import(node->engine, link->peer, from->out, from->out_bytes, &out);
+	if (rc) {
+		weft_remote_close(node->engine, in);
+		return rc;
+	}
+	if (link->in)
+		weft_remote_close(node->engine, link->in);
+	if (link->out)
+		weft_remote_close(node->engine, link->out);
+	link->in = in;
+	link->out = out;
+	link->generation = from->generation;
+	link->version = from->version;
+	return 0;
+}
+
+/* The other restarted: the old peer is replaced, or removed and added. */
+static int follow(struct node *node, uint32_t other, const struct published *from)
+{
+	struct peer_link *link = &node->link[other];
+	int rc = 0;
+
+	if (link->peer && link->generation != from->generation) {
+		bool replace = random_chance(&node->random, 50);
+
+		if (replace)
+			op_excuse(node, other);
+		if (!replace ||
+		    weft_peer_replace(node->engine, link->peer, from->address, from->address_bytes))
+			drop_link(node, other);
+	}
+	if (!link->peer)
+		rc = weft_peer_add(node->engine, from->address, from->address_bytes, &link->peer);
+	return rc ? rc : import(node, link, from);
+}
+
+static void mend(struct node *node, uint32_t other, uint64_t now)
+{
+	static _Thread_local struct published from;
+	struct peer_link *link = &node->link[other];
+	int rc;
+
+	if (now < link->retry_ns)
+		return;
+	pthread_mutex_lock(&world.lock);
+	from = world.node[other].published;
+	pthread_mutex_unlock(&world.lock);
+	if (!from.generation ||
+	    (link->peer && link->generation == from.generation && link->version == from.version))
+		return;
+	rc = follow(node, other, &from);
+	if (!rc)
+		return;
+	if (rc != -ESTALE && rc != -ENOENT && rc != -EHOSTDOWN && rc != -ENOMEM)
+		fail(NULL, "node %u: making a link to node %u said %s", node->index, other,
+		     weft_strerror(rc));
+	if (rc == -ENOENT || rc == -ESTALE)
+		drop_link(node, other);
+	link->retry_ns = now + 5 * WEFT_MILLISECOND;
+}
+
+void node_mend(struct node *node, uint64_t now)
+{
+	if (now - node->mended_ns < WEFT_MILLISECOND)
+		return;
+	node->mended_ns = now;
+	for (uint32_t i = 0; i < world.nodes; i++)
+		if (i != node->index)
+			mend(node, i, now);
+}
+
+/* ---- what an application may do at any time ---- */
+
+static void change_region(struct node *node)
+{
+	bool in = random_chance(&node->random, 50);
+	weft_region *region = in ? &node->in : &node->out;
+	int rc;
+
+	if (random_chance(&node->random, 30)) {
+		rc = weft_region_revoke(node->engine, *region);
+		if (rc && rc != -ENOENT)
+			fail(NULL, "weft_region_revoke said %s", weft_strerror(rc));
+	}
+	rc = weft_region_close(node->engine, *region);
+	if (rc == -EBUSY)
+		return;
+	if (rc)
+		fail(NULL, "weft_region_close said %s", weft_strerror(rc));
+	while ((rc = register_region(node, in)))
+		if (!(world.faults & 1u << FAULT_REG))
+			fail(NULL, "registering again said %s", weft_strerror(rc));
+	node_publish_regions(node);
+	atomic_fetch_add(&world.tally.region_changes, 1);
+}
+
+static void change_peer(struct node *node)
+{
+	uint32_t other = random_below(&node->random, world.nodes);
+
+	if (other == node->index || !node->link[other].peer)
+		return;
+	if (random_chance(&node->random, 50)) {
+		drop_link(node, other);
+		node->link[other].retry_ns = now_ns() + random_below(&node->random, 100) * WEFT_MILLISECOND;
+		return;
+	}
+	op_excuse(node, other);
+	weft_cancel_peer(node->engine, node->link[other].peer);
+}
+
+void node_churn(struct node *node)
+{
+	uint32_t dice = random_below(&node->random, 40000);
+
+	if (dice < 4 && world.faults & 1u << FAULT_REOPEN) {
+		node_close(node, true);
+		atomic_fetch_add(&world.tally.reopens, 1);
+	} else if (dice < 40 && world.faults & 1u << FAULT_PEERS) {
+		change_peer(node);
+	} else if (dice < 60 && world.faults & 1u << FAULT_REGIONS) {
+		change_region(node);
+	}
+}
+
+/* Operations without a deadline are ended by us. */
+static void cancel_old(struct node *node, uint64_t now)
+{
+	for (uint32_t i = 0; i < OPS; i++) {
+		struct op *op = &node->op[i];
+
+		if (!op->id || !op->active || op->excused || op->deadline_ns != UINT64_MAX ||
+		    now - op->submitted_ns < WEFT_SECOND)
+			continue;
+		pthread_mutex_lock(&world.lock);
+		op->excused = true;
+		op->deadline_ns = now; /* from here on it must end soon */
+		op_note(op, "cancelled after a second", 0);
+		pthread_mutex_unlock(&world.lock);
+		weft_cancel(node->engine, op->handle);
+	}
+}
+
+static void probe(struct node *node)
+{
+	if (node->active)
+		return;
+	for (uint32_t i = 0; i < world.nodes; i++)
+		if (i != node->index && !node->link[i].probed)
+			submit_probe(node, i);
+}
+
+void *node_loop(void *argument)
+{
+	struct node *node = argument;
+	uint32_t phase;
+
+	while ((phase = atomic_load(&world.phase)) != PHASE_STOP) {
+		uint64_t now = now_ns();
+		int happened;
+
+		node_mend(node, now);
+		happened = take_events(node);
+		send_replies(node, now);
+		if (phase == PHASE_RUN) {
+			submit_mail(node);
+			for (uint32_t n = random_below(&node->random, 8); n; n--)
+				happened += submit_random(node);
+			node_churn(node);
+		} else if (phase == PHASE_PROBE) {
+			probe(node);
+		}
+		if (!(node->next_op++ & 63))
+			cancel_old(node, now);
+		atomic_store(&node->in_phase, phase);
+		if (!happened) {
+			struct timespec nap = { .tv_nsec = 100000 };
+
+			nanosleep(&nap, NULL);
+		}
+	}
+	return NULL;
+}
