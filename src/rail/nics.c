@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define MAX_NICS 256
 
@@ -178,6 +180,25 @@ static void drop(struct wf_nics *nics, uint32_t index)
 	nics->count--;
 }
 
+/* Whether the address is one of this host's: the kernel knows best, loopback's 16 million included. */
+static bool is_local(const char *text)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+	bool is_v4 = inet_pton(AF_INET, text, &v4.sin_addr) == 1;
+	int fd;
+	bool local;
+
+	if (!is_v4 && inet_pton(AF_INET6, text, &v6.sin6_addr) != 1)
+		return false;
+	fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	local = fd >= 0 &&
+		!bind(fd, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, is_v4 ? sizeof(v4) : sizeof(v6));
+	if (fd >= 0)
+		close(fd);
+	return local;
+}
+
 /* An address is no name fi_getinfo lists: ask for an endpoint with that source. */
 static int find_by_address(const struct weft_config *config, const char *address, struct wf_nics *nics)
 {
@@ -208,13 +229,6 @@ static int find_by_address(const struct weft_config *config, const char *address
 	return error == -ENOMEM ? error : best >= 0 ? 0 : -ENODEV;
 }
 
-static bool is_address(const char *text)
-{
-	uint8_t binary[16];
-
-	return inet_pton(AF_INET, text, binary) == 1 || inet_pton(AF_INET6, text, binary) == 1;
-}
-
 /* The NICs named in config->rails, in that order. Takes them out of all. */
 static int take_listed(const struct weft_config *config, struct wf_nics *all, struct wf_nics *nics, char *error,
 		       size_t room)
@@ -237,7 +251,7 @@ static int take_listed(const struct weft_config *config, struct wf_nics *all, st
 			all->nic[best].info = NULL;
 			drop(all, (uint32_t)best);
 		} else {
-			status = is_address(name) ? find_by_address(config, name, nics) : -ENODEV;
+			status = is_local(name) ? find_by_address(config, name, nics) : -ENODEV;
 		}
 		if (status) {
 			snprintf(error, room, "no NIC here is called or has the address '%s'", name);
