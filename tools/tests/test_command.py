@@ -272,7 +272,7 @@ class Output(Case):
         self.assertEqual(info["memory"]["further_peers"], 3)
         run = weft("info", "--provider", "tcp", "--rails", "4", "--peers", "2")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
-        for word in ("127.0.0.4", "Configuration", "engine memory resident with  4 rails and one peer", "each further peer"):
+        for word in ("127.0.0.4", "Configuration", "engine memory resident with 4 rails and one peer", "each further peer"):
             self.assertIn(word, run.stdout)
         self.assertEqual(weft("info", "--provider", "shn").returncode, 1)
 

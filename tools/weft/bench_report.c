@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* The numbers all three forms share. */
 struct figures {
@@ -138,11 +139,17 @@ static void report_csv(const struct bench_summary *summary)
 static void print_rails(const struct bench_summary *summary, const struct figures *figures)
 {
 	char size[32];
+	int width = 16;
 
-	printf("\n  %-20s %12s %10s %8s %8s %8s\n", "rail", "bytes", "Gbit/s", "share", "errors", "retries");
+	for (uint32_t i = 0; i < summary->rails; i++) {
+		int length = (int)strlen(summary->rail[i].name);
+		width = length > width ? length : width;
+	}
+	printf("\n  %-*s %12s %10s %8s %8s %8s\n", width, "rail", "bytes", "Gbit/s", "share", "errors",
+	       "retries");
 	for (uint32_t i = 0; i < summary->rails; i++) {
 		const struct bench_rail *rail = &summary->rail[i];
-		printf("  %-20s %12s %10.2f %7.1f%% %8" PRIu64 " %8" PRIu64 "\n", rail->name,
+		printf("  %-*s %12s %10.2f %7.1f%% %8" PRIu64 " %8" PRIu64 "\n", width, rail->name,
 		       cmd_format_size(rail->bytes, size, sizeof size),
 		       per((double)rail->bytes * 8, (double)summary->ns),
 		       100 * per((double)rail->bytes, (double)figures->rail_bytes), rail->errors,

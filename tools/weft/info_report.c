@@ -22,19 +22,31 @@ static char *link_text(uint64_t bps, char *text, size_t room)
 	return text;
 }
 
+static int wider(int width, const char *text)
+{
+	int length = (int)strlen(text);
+	return length > width ? length : width;
+}
+
 static void print_nics(const struct info *info)
 {
 	char link[32];
+	int name = 4, address = 7;
 
-	printf("NICs%s%s\n", info->simulated ? " (simulated)" : "", info->nics ? "" : ": none");
+	printf("NICs%s\n", info->nics ? "" : ": none");
+	for (uint32_t i = 0; i < info->nics; i++) {
+		name = wider(name, info->nic[i].name);
+		address = wider(address, info->nic[i].address);
+	}
 	if (info->nics)
-		printf("  %-16s %-20s %-30s %12s  %-12s  %s\n", "provider", "name", "address", "link", "PCI",
-		       "used");
+		printf("  %-12s  %-*s  %-*s  %10s  %-12s  %s\n", "provider", name, "name", address, "address",
+		       "link", "PCI", "used");
 	for (uint32_t i = 0; i < info->nics; i++) {
 		const struct info_nic *nic = &info->nic[i];
-		printf("  %-16s %-20s %-30s %12s  %-12s  %s\n", nic->provider, nic->name,
+		printf("  %-12s  %-*s  %-*s  %10s  %-12s  %s%s\n", nic->provider, name, nic->name, address,
 		       or_dash(nic->address), link_text(nic->link_bps, link, sizeof link), or_dash(nic->pci),
-		       nic->usable ? "by default" : "when named");
+		       nic->usable ? "by default" : "when named",
+		       strcmp(nic->provider, CMD_SIMULATED) == 0 ? ", simulated" : "");
 	}
 }
 
@@ -50,17 +62,21 @@ static char *size_or(uint64_t bytes, char *text, size_t room)
 
 static void print_rails(const struct info *info)
 {
-	char link[32], message[32], window[32];
+	char link[32], message[32], window[32], both[64];
+	int name = 4, address = 7;
 
-	printf("\nRails\n  %-16s %-24s %5s %12s %11s %18s %6s %7s %9s %6s\n", "name", "address", "group",
-	       "link", "largest op", "window", "queue", "inject", "delivery", "sleeps");
+	for (uint32_t i = 0; i < info->rails; i++) {
+		name = wider(name, info->rail[i].name);
+		address = wider(address, info->rail[i].address);
+	}
+	printf("\nRails\n  %-*s  %-*s  %5s  %10s  %10s  %18s  %5s  %6s  %8s  %6s\n", name, "name", address,
+	       "address", "group", "link", "largest op", "window", "queue", "inject", "delivery", "sleeps");
 	for (uint32_t i = 0; i < info->rails; i++) {
 		const struct weft_rail_info *rail = &info->rail[i];
-		char both[64];
-		snprintf(both, sizeof both, "%s/%u ops", size_or(rail->window_bytes, window, sizeof window),
+		snprintf(both, sizeof both, "%s, %u ops", size_or(rail->window_bytes, window, sizeof window),
 			 rail->window_ops);
-		printf("  %-16s %-24s %5u %12s %11s %18s %6u %7u %9s %6s\n", rail->name, rail->address,
-		       rail->group, link_text(rail->link_bps, link, sizeof link),
+		printf("  %-*s  %-*s  %5u  %10s  %10s  %18s  %5u  %6u  %8s  %6s\n", name, rail->name, address,
+		       rail->address, rail->group, link_text(rail->link_bps, link, sizeof link),
 		       size_or(rail->max_message, message, sizeof message), both, rail->queue_ops,
 		       rail->inject_bytes, rail->delivery_complete ? "yes" : "no",
 		       rail->waits ? "yes" : "no");
@@ -100,19 +116,19 @@ static void print_config(const struct info *info)
 static void print_memory(const struct info *info)
 {
 	const struct info_memory *memory = &info->memory;
-	char text[32];
+	char text[32], what[80];
 
 	puts("\nMemory");
-	printf("  %-44s %s\n", "libfabric and its providers, resident",
+	printf("  %-50s %s\n", "libfabric and its providers, resident",
 	       cmd_format_size(memory->libfabric_bytes, text, sizeof text));
-	printf("  %-44s %s\n", "the engine's own pools and buffers",
+	printf("  %-50s %s\n", "the engine's own pools and buffers, as it counts",
 	       cmd_format_size(info->engine.memory_bytes, text, sizeof text));
+	snprintf(what, sizeof what, "engine memory resident with %u rail%s and one peer", info->rails,
+		 info->rails == 1 ? "" : "s");
 	if (memory->measured)
-		printf("  engine memory resident with %2u rail%s and one peer  %s\n", info->rails,
-		       info->rails == 1 ? " " : "s",
-		       cmd_format_size(memory->engine_bytes, text, sizeof text));
+		printf("  %-50s %s\n", what, cmd_format_size(memory->engine_bytes, text, sizeof text));
 	if (memory->peers)
-		printf("  %-44s %s (over %" PRIu64 ")\n", "each further peer, resident",
+		printf("  %-50s %s (over %" PRIu64 ")\n", "each further peer, resident",
 		       cmd_format_size((uint64_t)memory->peer_bytes, text, sizeof text), memory->peers);
 	if (memory->why_not[0])
 		printf("  not measured further: %s\n", memory->why_not);

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIMULATED "simfab" /* the simulator's provider */
-
 struct found {
 	bool efa, verbs;
 };
@@ -50,7 +48,7 @@ static void choose_provider(const struct cmd_transport_options *options, struct 
 		provider = options->provider;
 		why = "asked for with --provider";
 	} else if (options->simulated) {
-		provider = SIMULATED; /* or a host's real NICs would be the better ones */
+		provider = CMD_SIMULATED; /* or a host's real NICs would be the better ones */
 		why = "simulated NICs, asked for with --sim";
 	} else if (transport->rails[0]) {
 		why = "the best for the rails named";

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CMD_SIMULATED "simfab" /* the simulator's provider */
+
 enum { CMD_RAILS_MAX = 64, CMD_RAILS_TEXT = 2048, CMD_PROVIDER_TEXT = 32 };
 
 struct cmd_transport_options {
