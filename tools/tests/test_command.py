@@ -380,9 +380,11 @@ class Deaths(Case):
         wait_for(lambda: not os.path.exists(f"/proc/{peer}"), "the peer outlived its driver")
 
     def test_interrupt(self):
-        process = start("bench", "--duration", "600s", "--provider", "shm")
+        """As a terminal does it: the signal goes to every process of the group."""
+        process = subprocess.Popen([WEFT, "bench", "--duration", "600s", "--provider", "shm"], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         running_for_real(process)
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)
         out, err = self.ended(process, 0)
         self.assertIn("interrupted", out)
         self.assertIn("verified      every byte", out)
