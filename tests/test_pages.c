@@ -173,7 +173,7 @@ static void neighbours_coalesce(void **state)
 		assert_status(weft_rail_info(pair.here.engine, i, &info), 0);
 		after += info.writes;
 	}
-	assert_true(after - before >= 64);
+	assert_true(after - before >= 64 / 4); /* up to four runs share an operation where the provider allows */
 	assert_true(after - before < 1024);
 }
 

@@ -105,9 +105,15 @@ static int open_groups(struct weft_engine *engine)
 		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g], inbox_room(engine),
 				       wf_layout_core(&engine->layout, g), threads);
 	engine->largest_piece = UINT64_C(1) << 30;
-	for (uint32_t i = 0; i < engine->rails && !error; i++)
-		if (engine->seat[i]->limits.max_bytes < engine->largest_piece)
-			engine->largest_piece = engine->seat[i]->limits.max_bytes;
+	engine->rma_ranges = WF_RMA_RANGES;
+	for (uint32_t i = 0; i < engine->rails && !error; i++) {
+		const struct wf_rail_limits *limits = &engine->seat[i]->limits;
+
+		if (limits->max_bytes < engine->largest_piece)
+			engine->largest_piece = limits->max_bytes;
+		if (limits->rma_ranges < engine->rma_ranges)
+			engine->rma_ranges = limits->rma_ranges;
+	}
 	return error;
 }
 

@@ -33,6 +33,7 @@ struct weft_engine {
 	struct wf_group *group;
 	struct wf_seat **seat; /* by rail index */
 	uint64_t largest_piece; /* that every rail takes */
+	uint32_t rma_ranges;    /* in one operation, on every rail */
 
 	struct wf_handles peers, regions, remotes;
 	pthread_mutex_t directory_lock;

@@ -27,6 +27,7 @@ struct batch {
 	struct wf_piece *piece[BATCH];
 	struct wf_rma rma[BATCH];
 	struct run run[BATCH];
+	struct wf_rma_range range[BATCH][WF_RMA_RANGES]; /* of pieces that gather small pages */
 };
 
 static void count(_Atomic uint64_t *counter, uint64_t amount)
@@ -76,6 +77,36 @@ static uint64_t adjacent(const struct wf_transfer *transfer, uint64_t first, uin
 	       page_at(transfer->remote_index, first + n) == remote + n)
 		n++;
 	return n;
+}
+
+/* Pages that lie apart but are small enough to share an operation, each range as long as pages are adjacent. */
+static void locate_ranges(const struct wf_transfer *transfer, const struct run *run, const struct wf_piece *piece,
+			  struct wf_rma_range *ranges, struct wf_rma *rma)
+{
+	uint64_t unit = piece->unit, end = piece->unit + piece->units;
+
+	rma->ranges = ranges;
+	rma->range_count = 0;
+	rma->bytes = piece->units * transfer->page_bytes;
+	while (unit < end) {
+		uint64_t pages = adjacent(transfer, unit, end);
+		struct wf_rma_range *range = &ranges[rma->range_count++];
+
+		range->local = run->local + page_at(transfer->local_index, unit) * transfer->local_stride;
+		range->remote = run->remote + page_at(transfer->remote_index, unit) * transfer->remote_stride;
+		range->bytes = pages * transfer->page_bytes;
+		unit += pages;
+	}
+}
+
+/* How many pages from first on make one operation of up to so many ranges. */
+static uint64_t gathered(const struct wf_transfer *transfer, uint64_t first, uint64_t end)
+{
+	uint64_t units = 0;
+
+	for (uint32_t i = 0; i < transfer->ranges && first + units < end; i++)
+		units += adjacent(transfer, first + units, end);
+	return units;
 }
 
 static void locate_page(const struct wf_transfer *transfer, const struct run *run, const struct wf_piece *piece,
@@ -154,7 +185,9 @@ static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 	piece->attempts = 0;
 	piece->wr.kind = transfer->kind == WF_READ ? WF_WR_READ : WF_WR_WRITE;
 	piece->unit = part->next;
-	piece->units = transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end) : 1;
+	piece->units = transfer->ranges > 1	 ? gathered(transfer, part->next, part->end) :
+		       transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end) :
+						     1;
 	part->next += piece->units;
 	return piece;
 }
@@ -186,7 +219,10 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 			}
 			batch->runs++;
 		}
-		if (transfer->paged)
+		rma->ranges = NULL;
+		if (transfer->ranges > 1 && piece->units > 1)
+			locate_ranges(transfer, run, piece, batch->range[batch->count], rma);
+		else if (transfer->paged)
 			locate_page(transfer, run, piece, rma);
 		else
 			locate_cut(transfer, slice, run, piece, rma);

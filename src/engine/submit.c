@@ -14,6 +14,7 @@
 
 #define UNIT_MIN (64u << 10)
 #define UNIT_MAX (1u << 20)
+#define SMALL_PAGE (16u << 10) /* up to this pages share operations where the provider allows */
 #define SHARES   4 /* pieces each rail should get of a range, so that the faster ones can take more */
 
 /* ---- checks ---- */
@@ -318,6 +319,8 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	if (transfer->cuts == 1 && pages->count && transfer->notify != WEFT_NOTIFY_COUNTED &&
 	    local_stride == pages->page_bytes && remote_stride == pages->page_bytes)
 		transfer->most_adjacent = transfer->unit_bytes / pages->page_bytes;
+	if (transfer->cuts == 1 && transfer->notify != WEFT_NOTIFY_COUNTED && pages->page_bytes <= SMALL_PAGE)
+		transfer->ranges = engine->rma_ranges;
 	transfer->units = pages->count * transfer->cuts;
 	set_groups(transfer);
 	return 0;

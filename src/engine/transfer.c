@@ -79,7 +79,7 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	transfer->peer = NULL;
 	transfer->peer_handle = 0;
 	transfer->paged = false;
-	transfer->most_adjacent = 1;
+	transfer->most_adjacent = transfer->ranges = 1;
 	transfer->slices = 0;
 	transfer->units = 0;
 	transfer->parent = NULL;

@@ -89,7 +89,8 @@ struct wf_transfer {
 	struct wf_slice *slice; /* &one, or in copy */
 	struct wf_slice one;
 	uint64_t page_bytes, cuts; /* units a page */
-	uint64_t most_adjacent;    /* pages that may go as one write; 1: do not look */
+	uint64_t most_adjacent;    /* pages that may go as one range; 1: do not look */
+	uint32_t ranges;           /* that may share an operation */
 	uint64_t local_stride, remote_stride;
 	const uint32_t *local_index, *remote_index; /* in copy; NULL: 0, 1, 2, … */
 	enum weft_notify_kind notify;

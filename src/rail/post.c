@@ -20,18 +20,31 @@ static int posted(struct wf_rail *rail, ssize_t result)
 	return (int)result;
 }
 
+/* Several ranges in one operation: filled into the caller's arrays. */
+static void fill_ranges(const struct wf_rma *rma, const struct wf_rma_run *run, struct iovec *local,
+			struct fi_rma_iov *remote, void **desc)
+{
+	for (int i = 0; i < rma->range_count; i++) {
+		local[i].iov_base = rma->ranges[i].local;
+		local[i].iov_len = remote[i].len = rma->ranges[i].bytes;
+		remote[i].addr = rma->ranges[i].remote;
+		remote[i].key = run->key;
+		desc[i] = run->desc;
+	}
+}
+
 int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count, bool more,
 		int *ret_error)
 {
-	struct iovec local;
-	struct fi_rma_iov remote = { .key = run->key };
-	void *desc = run->desc;
+	struct iovec local[WF_RMA_RANGES];
+	struct fi_rma_iov remote[WF_RMA_RANGES];
+	void *desc[WF_RMA_RANGES] = { run->desc };
 	struct fi_msg_rma message = {
-		.msg_iov = &local,
-		.desc = &desc,
+		.msg_iov = local,
+		.desc = desc,
 		.iov_count = 1,
 		.addr = run->target,
-		.rma_iov = &remote,
+		.rma_iov = remote,
 		.rma_iov_count = 1,
 		.data = run->immediate,
 	};
@@ -39,13 +52,20 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 		run->read ? rail->ep->rma->readmsg : rail->ep->rma->writemsg;
 	uint64_t flags = FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? FI_REMOTE_CQ_DATA : 0);
 
+	remote[0].key = run->key;
 	for (int i = 0; i < count; i++) {
 		bool ring = !more && i + 1 == count;
 		ssize_t result;
 
-		local.iov_base = rma[i].local;
-		local.iov_len = remote.len = rma[i].bytes;
-		remote.addr = rma[i].remote;
+		if (__builtin_expect(rma[i].ranges != NULL, 0)) {
+			fill_ranges(&rma[i], run, local, remote, desc);
+			message.iov_count = message.rma_iov_count = (size_t)rma[i].range_count;
+		} else {
+			local[0].iov_base = rma[i].local;
+			local[0].iov_len = remote[0].len = rma[i].bytes;
+			remote[0].addr = rma[i].remote;
+			message.iov_count = message.rma_iov_count = 1;
+		}
 		message.context = rma[i].wr;
 		result = submit(rail->ep, &message, ring ? flags : flags | FI_MORE);
 		/* What was posted before with FI_MORE must be rung for: once more, as if it were the last. */

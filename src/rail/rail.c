@@ -66,6 +66,9 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 		limits->window_ops = limits->queue_ops / 2;
 	limits->window_bytes = quirks->window_bytes ? quirks->window_bytes : bytes > 1 << 20 ? bytes : 1 << 20;
 	limits->inject_bytes = at_most(info->tx_attr->inject_size, UINT32_MAX);
+	limits->rma_ranges = at_most(info->tx_attr->iov_limit, at_most(info->tx_attr->rma_iov_limit, WF_RMA_RANGES));
+	if (quirks->one_range)
+		limits->rma_ranges = 1;
 	limits->address_format = info->addr_format;
 	limits->delivery_complete = quirks->delivery_implied || offers_delivery(info);
 	limits->close_quiesces = quirks->close_quiesces;

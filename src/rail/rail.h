@@ -48,6 +48,7 @@ struct wf_rail_limits {
 	uint32_t window_ops; /* to one peer at most */
 	uint64_t window_bytes;
 	uint32_t inject_bytes;
+	uint32_t rma_ranges; /* in one operation */
 	uint32_t address_format;
 	bool delivery_complete; /* a completed write is in the peer's memory */
 	bool close_quiesces;    /* nothing lands after the endpoint is closed */
@@ -110,10 +111,18 @@ struct wf_rma_run {
 	uint32_t immediate;
 	bool has_immediate, read;
 };
+/* Small pages share an operation where the provider takes several ranges in one. */
+#define WF_RMA_RANGES 4
+struct wf_rma_range {
+	void *local;
+	uint64_t bytes, remote;
+};
 struct wf_rma {
 	struct wf_wr *wr;
 	void *local;
 	uint64_t bytes, remote;
+	const struct wf_rma_range *ranges; /* in place of local and remote when there are several; NULL: one */
+	int range_count;
 };
 
 /* Posts up to count of them, ringing at the last unless more follows at once: how many were posted. When not all were,
