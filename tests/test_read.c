@@ -123,7 +123,8 @@ static void both_directions(void **state)
 		assert_status(end_of(&pair.here, 100 + i), 0);
 	assert_status(peer_end(&pair.there, &answer), 0);
 	assert_int_equal(answer.value[0], ROUNDS);
-	assert_int_equal(pattern_differs(pair.memory, 2 * SIZE, 5, 0), 2 * SIZE);
+	assert_int_equal(landed_differs(pair.memory, SIZE, 5, 0), SIZE);
+	assert_int_equal(pattern_differs(pair.memory + SIZE, SIZE, 5, SIZE), SIZE);
 	peer_check(&pair.there, pair.number, 4 * SIZE, SIZE, 6);
 }
 

@@ -15,8 +15,3 @@ const char *__lsan_default_options(void)
 {
 	return "print_suppressions=0";
 }
-
-const char *__tsan_default_suppressions(void)
-{
-	return "called_from_lib:libfabric.so\n";
-}

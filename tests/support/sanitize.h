@@ -4,5 +4,4 @@
 
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_options(void);
-const char *__tsan_default_suppressions(void);
 #endif

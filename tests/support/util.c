@@ -64,6 +64,20 @@ uint64_t pattern_differs(const void *memory, uint64_t bytes, uint64_t seed, uint
 	return bytes;
 }
 
+#if defined(__SANITIZE_THREAD__)
+__attribute__((no_sanitize_thread))
+#endif
+uint64_t
+landed_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
+{
+	const volatile uint8_t *from = memory;
+
+	for (uint64_t i = 0; i < bytes; i++)
+		if (from[i] != (uint8_t)(word_at(seed, (start + i) / 8) >> 8 * ((start + i) % 8)))
+			return i;
+	return bytes;
+}
+
 uint64_t rss_bytes(void)
 {
 	FILE *file = fopen("/proc/self/statm", "r");

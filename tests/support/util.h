@@ -18,6 +18,8 @@ uint64_t now_ns(void);
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_t start);
 /* The first byte that is not as filled, or bytes when all are. */
 uint64_t pattern_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start);
+/* The same for what another process wrote here and said so by means that ThreadSanitizer cannot see. */
+uint64_t landed_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start);
 uint64_t random_next(uint64_t *state);
 
 /* What memory may grow by in a test that checks it stays flat: a leak of a few KiB a round is more. The

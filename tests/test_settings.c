@@ -1,0 +1,292 @@
+/* Settings that change what happens: who may reach us, deadlines, windows, pieces, and reading them back. */
+#include "support/peer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES (4u << 20)
+
+/* An engine that refuses strangers: one it added is served, one it did not is not. */
+static void strangers_refused(void **state)
+{
+	struct weft_config open = side_config(), closed = side_config();
+	struct weft_op op = { .tag = 1, .timeout_ns = WEFT_FOREVER };
+	struct weft_event event;
+	struct side friendly, stranger;
+	struct peer strict;
+	struct blob ours;
+	weft_peer peer;
+
+	open.heartbeat_ns = 100 * MS;
+	open.peer_limit_ns = S;
+	closed.flags = WEFT_REFUSE_UNKNOWN;
+	peer_start(&strict, &closed);
+	assert_status(side_open(&friendly, &open), 0);
+	assert_status(side_open(&stranger, &open), 0);
+	address_of(friendly.engine, &ours);
+	peer_add(&strict, &ours);
+	assert_status(weft_peer_add(friendly.engine, strict.address.data, strict.address.bytes, &peer), 0);
+	op.queue = friendly.queue;
+	assert_status(weft_send(friendly.engine, peer, 11, "friend", 6, &op, NULL), 0);
+	assert_status(end_of(&friendly, 1), 0);
+	assert_status(weft_peer_add(stranger.engine, strict.address.data, strict.address.bytes, &peer), 0);
+	op.queue = stranger.queue;
+	assert_status(weft_send(stranger.engine, peer, 12, "stranger", 8, &op, NULL), 0);
+	assert_status(end_of(&stranger, 1), -EHOSTDOWN);
+	assert_status(side_wait_peer(&stranger, WEFT_EVENT_PEER_DOWN, peer, LIMIT, &event), 0);
+	weft_event_release(&event);
+	struct peer_event seen;
+
+	peer_wait(&strict, WEFT_EVENT_MESSAGE, ANY_TAG, &seen);
+	assert_int_equal(seen.tag, 11);
+	assert_int_equal(peer_wait_try(&strict, WEFT_EVENT_MESSAGE, ANY_TAG, 50 * MS, &seen), -ETIME);
+	assert_status(side_close(&stranger), 0);
+	assert_status(side_close(&friendly), 0);
+	peer_stop(&strict);
+}
+
+/* The default: who says hello becomes a peer, and can be answered by the handle in its events. */
+static void strangers_welcome(void **state)
+{
+	struct weft_config config = side_config();
+	struct weft_op op = { .tag = 1 };
+	struct peer_event seen;
+	struct weft_event event;
+	struct peer other;
+	struct side side;
+	weft_peer peer;
+
+	peer_start(&other, &config);
+	assert_status(side_open(&side, &config), 0);
+	op.queue = side.queue;
+	assert_status(weft_peer_add(side.engine, other.address.data, other.address.bytes, &peer), 0);
+	assert_status(weft_call(side.engine, peer, 5, "anyone?", 7, &op, NULL), 0);
+	peer_wait(&other, WEFT_EVENT_CALL, 5, &seen);
+	assert_true(seen.peer != 0);
+	peer_do(&other,
+		&(struct command){ .code = COMMAND_REPLY, .bytes = 3, .arg = { seen.peer, seen.call, 0 } },
+		"yes");
+	wait_for_event(&side, WEFT_EVENT_REPLY, 1, &event);
+	assert_memory_equal(event.data, "yes", 3);
+	weft_event_release(&event);
+	peer_tell(&other, COMMAND_SEND, seen.peer, 77, 100, 1);
+	wait_for_event(&side, WEFT_EVENT_MESSAGE, 77, &event);
+	assert_true(event.peer == peer);
+	weft_event_release(&event);
+	assert_status(side_close(&side), 0);
+	peer_stop(&other);
+}
+
+static void read_back(void **state)
+{
+	struct weft_config config = side_config(), effective;
+	struct side side;
+
+	config.max_transfers = 100;
+	config.timeout_ns = 7 * S;
+	assert_status(side_open(&side, &config), 0);
+	assert_status(weft_engine_config(side.engine, &effective), 0);
+	assert_int_equal(effective.size, sizeof(effective));
+	assert_string_equal(effective.provider, transport->provider);
+	assert_true(effective.max_transfers >= 100);
+	assert_true(effective.timeout_ns == 7 * S);
+	assert_true(effective.heartbeat_ns == config.heartbeat_ns);
+	assert_true(effective.peer_limit_ns == config.peer_limit_ns);
+	assert_true(effective.max_message == 4u << 20);
+	assert_true(effective.message_frames > 0 && effective.peer_window > 0);
+	assert_status(weft_engine_config(NULL, &effective), -EINVAL);
+	assert_status(weft_engine_config(side.engine, NULL), -EINVAL);
+	assert_status(side_close(&side), 0);
+}
+
+static void nonsense(void **state)
+{
+	weft_engine *engine = NULL;
+	struct weft_config config = side_config();
+
+	config.flags = 1u << 30;
+	assert_status(weft_open(&config, &engine), -EINVAL);
+	config = side_config();
+	config.peer_limit_ns = 1;
+	assert_status(weft_open(&config, &engine), -EINVAL);
+	config = side_config();
+	config.max_transfers = UINT32_MAX;
+	assert_status(weft_open(&config, &engine), -EINVAL);
+	config = side_config();
+	config.message_frames = UINT32_MAX;
+	assert_status(weft_open(&config, &engine), -EINVAL);
+	config = side_config();
+	config.topology = "/nonexistent/topology.xml";
+	assert_true(weft_open(&config, &engine) < 0);
+	config = side_config();
+	config.avoid = transport->rails ? transport->rails : "shm";
+	assert_status(weft_open(&config, &engine), -ENODEV);
+	assert_null(engine);
+}
+
+/* Operations that name no deadline take the engine's. */
+static void default_deadline(void **state)
+{
+	struct weft_config here = side_config(), there = side_config();
+	struct weft_op op = { .tag = 1 };
+	struct weft_event event;
+	struct pair pair;
+
+	here.timeout_ns = 100 * MS;
+	there.flags = WEFT_MANUAL_PROGRESS;
+	pair_open(&pair, &here, &there, 4096);
+	peer_tell(&pair.there, COMMAND_QUIET, 1);
+	op.queue = pair.here.queue;
+	assert_status(weft_call(pair.here.engine, pair.peer, 1, NULL, 0, &op, NULL), 0);
+	wait_for_event(&pair.here, WEFT_EVENT_REPLY, 1, &event);
+	assert_status(event.status, -ETIMEDOUT);
+	weft_event_release(&event);
+	peer_tell(&pair.there, COMMAND_QUIET, 0);
+	pair_close(&pair);
+}
+
+/* Few receive buffers, a small window, small pieces: slower, and still right. */
+static void small_everything(void **state)
+{
+	struct weft_config config = side_config();
+	uint8_t *data = malloc(1u << 20);
+	struct pair pair;
+
+	config.message_frames = 8;
+	config.peer_window = 256u << 10;
+	config.max_message = 128u << 10;
+	config.piece_bytes = 5000;
+	config.max_transfers = 16;
+	pair_open(&pair, &config, &config, BYTES);
+	pattern_fill(pair.memory, BYTES, 1, 0);
+	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
+	peer_check(&pair.there, pair.number, 0, BYTES, 1);
+	peer_begin(&pair.there, &(struct command){ .code = COMMAND_DRAIN, .arg = { 100, 150, LIMIT } }, NULL);
+	for (uint64_t i = 0, ended = 0; ended < 150;) {
+		struct weft_op op = { .queue = pair.here.queue, .tag = 5 };
+		int error = -EAGAIN;
+
+		if (i < 150) {
+			pattern_fill(data, i * 800, 100 + i, 0);
+			error = weft_send(pair.here.engine, pair.peer, 100 + i, data, i * 800, &op, NULL);
+			assert_true(error == 0 || error == -EAGAIN);
+			i += !error;
+		}
+		if (error) {
+			assert_status(end_of(&pair.here, 5), 0);
+			ended++;
+		}
+	}
+	struct answer answer;
+
+	assert_status(peer_end(&pair.there, &answer), 0);
+	assert_int_equal(answer.value[0], 150);
+	assert_status(weft_send(pair.here.engine, pair.peer, 1, data, (128u << 10) + 1, NULL, NULL),
+		      -EMSGSIZE);
+	pair_close(&pair);
+	free(data);
+}
+
+/* The receiver takes less than we may send: that message fails, and the next ones pass. */
+static void larger_than_the_receiver_takes(void **state)
+{
+	struct weft_config there = side_config();
+	struct weft_op op = { .tag = 1, .timeout_ns = 2 * S };
+	uint8_t *data = calloc(1, 4u << 20);
+	struct peer_event seen;
+	struct pair pair;
+	int status;
+
+	there.max_message = 64u << 10;
+	there.peer_window = 256u << 10;
+	pair_open(&pair, NULL, &there, 4096);
+	op.queue = pair.here.queue;
+	status = weft_send(pair.here.engine, pair.peer, 1, data, 4u << 20, &op, NULL);
+	if (!status)
+		status = end_of(&pair.here, 1);
+	assert_status(status, -EMSGSIZE);
+	op.tag = 2;
+	assert_status(weft_send(pair.here.engine, pair.peer, 2, "small", 5, &op, NULL), 0);
+	peer_wait(&pair.there, WEFT_EVENT_MESSAGE, ANY_TAG, &seen);
+	assert_int_equal(seen.tag, 2);
+	assert_status(end_of(&pair.here, 2), 0);
+	pair_close(&pair);
+	free(data);
+}
+
+/* A message whose deadline passes in the middle does not hold up those behind it. */
+static void given_up_half_way(void **state)
+{
+	struct weft_config there = side_config();
+	struct weft_op op = { .tag = 1, .timeout_ns = 100 * MS };
+	uint8_t *data = malloc(4u << 20);
+	struct peer_event seen;
+	struct pair pair;
+
+	there.flags = WEFT_MANUAL_PROGRESS;
+	pair_open(&pair, NULL, &there, 4096);
+	op.queue = pair.here.queue;
+	pattern_fill(data, 4u << 20, 1, 0);
+	peer_tell(&pair.there, COMMAND_QUIET, 1);
+	assert_status(weft_send(pair.here.engine, pair.peer, 1, data, 4u << 20, &op, NULL), 0);
+	assert_status(end_of(&pair.here, 1), -ETIMEDOUT);
+	peer_tell(&pair.there, COMMAND_QUIET, 0);
+	op.tag = 2;
+	op.timeout_ns = 10 * S;
+	assert_status(weft_send(pair.here.engine, pair.peer, 2, "next", 4, &op, NULL), 0);
+	assert_status(end_of(&pair.here, 2), 0);
+	/* The first may still have arrived whole: a deadline does not unsend. But never in part. */
+	peer_wait(&pair.there, WEFT_EVENT_MESSAGE, ANY_TAG, &seen);
+	if (seen.tag == 1) {
+		assert_int_equal(seen.bytes, 4u << 20);
+		assert_int_equal(pattern_differs(seen.data, seen.bytes, 1, 0), seen.bytes);
+		peer_wait(&pair.there, WEFT_EVENT_MESSAGE, ANY_TAG, &seen);
+	}
+	assert_int_equal(seen.tag, 2);
+	pair_close(&pair);
+	free(data);
+}
+
+static void near(void **state)
+{
+	struct weft_config config = side_config();
+	static char memory[4096];
+	weft_region region = 0;
+	struct side side;
+
+	assert_status(side_open(&side, &config), 0);
+	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, NULL, &region), 0);
+	assert_status(weft_region_close(side.engine, region), 0);
+	region = 0;
+	assert_status(
+	    weft_region_register_near(side.engine, memory, sizeof(memory), 0, "ffff:ff:1f.7", &region),
+	    -ENOENT);
+	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, "numa:999", &region),
+		      -ENOENT);
+	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, "nonsense", &region),
+		      -ENOENT);
+	assert_int_equal(region, 0);
+	assert_status(side_close(&side), 0);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(strangers_refused),
+		cmocka_unit_test(strangers_welcome),
+		cmocka_unit_test(read_back),
+		cmocka_unit_test(nonsense),
+		cmocka_unit_test(default_deadline),
+		cmocka_unit_test(small_everything),
+		cmocka_unit_test(larger_than_the_receiver_takes),
+		cmocka_unit_test(given_up_half_way),
+		cmocka_unit_test(near),
+	};
+
+	return cmocka_run_group_tests_name("settings", tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
