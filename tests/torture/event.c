@@ -114,13 +114,18 @@ static void take(struct node *node, struct weft_event *event, uint64_t now)
 		world.tally.notifies++;
 		break;
 	case WEFT_EVENT_PEER_DOWN:
+		for (uint32_t i = 0; i < world.nodes; i++)
+			if (node->link[i].peer == event->peer)
+				node->link[i].down = true;
 		world.tally.peer_down++;
 		break;
 	case WEFT_EVENT_RAIL_DOWN:
 		world.tally.rail_down++;
 		break;
-	case WEFT_EVENT_PEER_UP:
 	case WEFT_EVENT_RAIL_UP:
+		node_publish_address(node);
+		break;
+	case WEFT_EVENT_PEER_UP:
 		break;
 	case WEFT_EVENT_NONE:
 		fail(NULL, "node %u: an event of no type", node->index);

@@ -105,11 +105,14 @@ static void nap_ms(uint32_t ms)
 
 static void set_one(struct random *random)
 {
-	enum fault fault = (enum fault)random_below(random, FAULT_SIMULATED + 1);
+	enum fault fault;
 	char rule[256], error[256];
 	int rc;
 
-	if (!(world.faults & 1u << fault) || (fault == FAULT_DEAD && !random_chance(random, 25)))
+	do
+		fault = (enum fault)random_below(random, FAULT_SIMULATED + 1);
+	while (!(world.faults & 1u << fault));
+	if (fault == FAULT_DEAD && !random_chance(random, 25))
 		return;
 	write_rule(random, fault, rule, sizeof(rule));
 	rc = sim_control_set(control, rule, error, sizeof(error));
@@ -128,10 +131,10 @@ static void *disturb(void *unused)
 		if (atomic_load(&world.phase) == PHASE_RUN) {
 			for (uint32_t n = 1 + random_below(&random, 3); n; n--)
 				set_one(&random);
-			nap_ms(5 + random_below(&random, random_chance(&random, 5) ? 1500 : 150));
+			nap_ms(1 + random_below(&random, random_chance(&random, 4) ? 1500 : 60));
 			sim_control_clear(control, -1);
 		}
-		nap_ms(random_below(&random, 60));
+		nap_ms(random_below(&random, 20));
 	}
 	return NULL;
 }

@@ -25,6 +25,7 @@ struct world world = { .seed = 1,
 		       .nodes = 3,
 		       .nics = 4,
 		       .provider = "simfab",
+		       .keys = "strict=1",
 		       .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void nap_ms(uint32_t ms)
@@ -62,9 +63,11 @@ static uint32_t parse_faults(char *list)
 static void parse(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "seed", 1, 0, 's' },	   { "ops", 1, 0, 'o' },     { "minutes", 1, 0, 'm' },
-		{ "engines", 1, 0, 'e' },  { "nics", 1, 0, 'n' },    { "faults", 1, 0, 'f' },
-		{ "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' }, { 0, 0, 0, 0 },
+		{ "seed", 1, 0, 's' },	   { "ops", 1, 0, 'o' },
+		{ "minutes", 1, 0, 'm' },  { "engines", 1, 0, 'e' },
+		{ "nics", 1, 0, 'n' },	   { "faults", 1, 0, 'f' },
+		{ "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' },
+		{ "sim", 1, 0, 'S' },	   { 0, 0, 0, 0 },
 	};
 	char all[] = "all", *faults = all;
 	double minutes = 0;
@@ -96,6 +99,9 @@ static void parse(int argc, char **argv)
 		case 'v':
 			world.verbose = true;
 			break;
+		case 'S':
+			world.keys = optarg;
+			break;
 		default:
 			exit(2);
 		}
@@ -122,10 +128,10 @@ static void simulate(void)
 	if (rc)
 		fail(NULL, "the control file: %s", strerror(-rc));
 	snprintf(spec, sizeof(spec),
-		 "p5,nics=%u,rate=inf,copy=full,strict=1,latency=5us,jitter=20us,handshake=500us,"
+		 "p5,nics=%u,rate=inf,copy=full,latency=5us,jitter=20us,handshake=500us,"
 		 "unresponsive=200ms,tx=128,rx=128,"
-		 "seed=%llu,control=%s",
-		 world.nics, (unsigned long long)world.seed, control);
+		 "seed=%llu,control=%s,%s",
+		 world.nics, (unsigned long long)world.seed, control, world.keys);
 	rc = wf_sim_setup(spec, error, sizeof(error));
 	if (rc)
 		fail(NULL, "%s", error);

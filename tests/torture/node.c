@@ -80,10 +80,23 @@ void node_publish_regions(struct node *node)
 	pthread_mutex_unlock(&world.lock);
 }
 
-int node_open(struct node *node)
+void node_publish_address(struct node *node)
 {
 	uint8_t blob[16384];
 	size_t bytes = sizeof(blob);
+	int rc = weft_address(node->engine, blob, &bytes);
+
+	if (rc)
+		fail(NULL, "weft_address said %s", weft_strerror(rc));
+	pthread_mutex_lock(&world.lock);
+	memcpy(node->published.address, blob, bytes);
+	node->published.address_bytes = bytes;
+	node->published.revision++;
+	pthread_mutex_unlock(&world.lock);
+}
+
+int node_open(struct node *node)
+{
 	int rc = open_engine(node);
 
 	if (rc)
@@ -95,21 +108,18 @@ int node_open(struct node *node)
 		rc = register_region(node, true);
 	if (!rc)
 		rc = register_region(node, false);
-	if (!rc)
-		rc = weft_address(node->engine, blob, &bytes);
 	if (rc) {
 		weft_close(node->engine);
 		node->engine = NULL;
 		return rc;
 	}
 	memset(node->link, 0, sizeof(node->link));
-	node->next_immediate = node->dirty_immediates = node->oweds = 0;
+	node->next_immediate = node->dirty_immediates = node->oweds = node->old_regions = 0;
 	pthread_mutex_lock(&world.lock);
 	node->stales = 0;
 	node->generation++;
-	memcpy(node->published.address, blob, bytes);
-	node->published.address_bytes = bytes;
 	pthread_mutex_unlock(&world.lock);
+	node_publish_address(node);
 	node_publish_regions(node);
 	return 0;
 }
@@ -193,16 +203,19 @@ static int import(struct node *node, struct peer_link *link, const struct publis
 	link->out = out;
 	link->generation = from->generation;
 	link->version = from->version;
+	link->revision = from->revision;
+	link->down = false;
 	return 0;
 }
 
-/* The other restarted: the old peer is replaced, or removed and added. */
+/* The other restarted, or its rails did while we could not hear of it: the peer is replaced, or removed and
+ * added. */
 static int follow(struct node *node, uint32_t other, const struct published *from)
 {
 	struct peer_link *link = &node->link[other];
 	int rc = 0;
 
-	if (link->peer && link->generation != from->generation) {
+	if (link->peer && (link->generation != from->generation || link->down)) {
 		bool replace = random_chance(&node->random, 50);
 
 		if (replace)
@@ -253,25 +266,39 @@ void node_mend(struct node *node, uint64_t now)
 
 /* ---- what an application may do at any time ---- */
 
+/* Regions that were replaced are closed when our own operations have left them. */
+static void close_old_regions(struct node *node)
+{
+	for (uint32_t i = 0; i < node->old_regions;) {
+		int rc = weft_region_close(node->engine, node->old_region[i]);
+
+		if (rc && rc != -EBUSY)
+			fail(NULL, "weft_region_close said %s", weft_strerror(rc));
+		if (rc)
+			i++;
+		else
+			node->old_region[i] = node->old_region[--node->old_regions];
+	}
+}
+
+/* The same memory under a new registration; peers that use the old one find it gone. */
 static void change_region(struct node *node)
 {
 	bool in = random_chance(&node->random, 50);
-	weft_region *region = in ? &node->in : &node->out;
+	weft_region old = in ? node->in : node->out;
 	int rc;
 
-	if (random_chance(&node->random, 30)) {
-		rc = weft_region_revoke(node->engine, *region);
-		if (rc && rc != -ENOENT)
-			fail(NULL, "weft_region_revoke said %s", weft_strerror(rc));
-	}
-	rc = weft_region_close(node->engine, *region);
-	if (rc == -EBUSY)
+	if (node->old_regions == OLD_REGIONS)
 		return;
-	if (rc)
-		fail(NULL, "weft_region_close said %s", weft_strerror(rc));
-	while ((rc = register_region(node, in)))
+	rc = register_region(node, in);
+	if (rc) {
 		if (!(world.faults & 1u << FAULT_REG))
 			fail(NULL, "registering again said %s", weft_strerror(rc));
+		return;
+	}
+	node->old_region[node->old_regions++] = old;
+	if (random_chance(&node->random, 30) && (rc = weft_region_revoke(node->engine, old)))
+		fail(NULL, "weft_region_revoke said %s", weft_strerror(rc));
 	node_publish_regions(node);
 	atomic_fetch_add(&world.tally.region_changes, 1);
 }
@@ -291,16 +318,21 @@ static void change_peer(struct node *node)
 	weft_cancel_peer(node->engine, node->link[other].peer);
 }
 
-void node_churn(struct node *node)
+void node_churn(struct node *node, uint64_t now)
 {
-	uint32_t dice = random_below(&node->random, 40000);
+	uint32_t dice = random_below(&node->random, 100);
 
-	if (dice < 4 && world.faults & 1u << FAULT_REOPEN) {
+	if (node->old_regions)
+		close_old_regions(node);
+	if (now < node->churn_ns)
+		return;
+	node->churn_ns = now + random_below(&node->random, 60) * WEFT_MILLISECOND;
+	if (dice < 8 && world.faults & 1u << FAULT_REOPEN) {
 		node_close(node, true);
 		atomic_fetch_add(&world.tally.reopens, 1);
 	} else if (dice < 40 && world.faults & 1u << FAULT_PEERS) {
 		change_peer(node);
-	} else if (dice < 60 && world.faults & 1u << FAULT_REGIONS) {
+	} else if (dice < 70 && world.faults & 1u << FAULT_REGIONS) {
 		change_region(node);
 	}
 }
@@ -348,7 +380,7 @@ void *node_loop(void *argument)
 			submit_mail(node);
 			for (uint32_t n = random_below(&node->random, 8); n; n--)
 				happened += submit_random(node);
-			node_churn(node);
+			node_churn(node, now);
 		} else if (phase == PHASE_PROBE) {
 			probe(node);
 		}

@@ -34,11 +34,11 @@ void fail(const struct op *op, const char *format, ...)
 		uint64_t deadline = op->deadline_ns == UINT64_MAX ? 0 : op->deadline_ns - op->submitted_ns;
 
 		fprintf(stderr,
-			"  operation %llx: %s by node %u (generation %u) to nodes %x (generation %u), handle "
+			"  operation %llx: %s by node %u (generation %u) to nodes %x, handle "
 			"%llx, %llu bytes, "
 			"notify %d, deadline after %.3f ms%s%s\n",
 			(unsigned long long)op->id, kind_name[op->kind], (uint32_t)(op->id >> 12 & 15),
-			op->generation, op->targets, op->target_generation, (unsigned long long)op->handle,
+			op->generation, op->targets, (unsigned long long)op->handle,
 			(unsigned long long)op->bytes, (int)op->notify, (double)deadline / 1e6,
 			op->excused ? ", cancelled by us" : "", op->active ? "" : ", not active");
 		for (uint32_t i = 0; i < op->notes && i < NOTES; i++)
@@ -220,8 +220,7 @@ struct op *op_take(struct node *node, enum kind kind, uint32_t targets)
 		op->targets = targets;
 		op->generation = node->generation;
 		for (uint32_t n = 0; n < world.nodes; n++)
-			if (targets == 1u << n)
-				op->target_generation = node->link[n].generation;
+			op->known[n] = node->link[n].generation;
 		op->active = true;
 		op->submitted_ns = now_ns();
 		op->deadline_ns = UINT64_MAX;
@@ -295,11 +294,12 @@ static void expect_arrival(struct op *op)
 		struct node *at = &world.node[n];
 
 		if (!(op->targets & 1u << n) || world.arrived[(op->id >> 16) % SERIALS] & 1u << n ||
-		    at->published.generation != op->target_generation)
+		    !op->known[n] || at->published.generation != op->known[n])
 			continue;
 		if (at->pendings == PENDING)
 			fail(op, "%u announcements have not arrived at node %u", at->pendings, n);
-		at->pending[at->pendings++] = (struct pending){ op->id, now_ns() };
+		at->pending[at->pendings++] =
+		    (struct pending){ op->id, now_ns(), op->submitted_ns, op->kind };
 	}
 }
 
@@ -467,12 +467,15 @@ void check_overdue(struct node *node, uint64_t now)
 	for (uint32_t i = 0; i < node->pendings; i++)
 		if (now > node->pending[i].since_ns + ARRIVE_NS +
 			      LATE_FACTOR * watch_lateness(node->pending[i].since_ns)) {
-			uint64_t id = node->pending[i].id;
-			struct op *op = &world.node[id >> 12 & 7].op[id % OPS];
+			struct pending *lost = &node->pending[i];
 
-			fail(op->id == id ? op : NULL,
-			     "node %u: what operation %llx of node %u announced was lost", node->index,
-			     (unsigned long long)id, (uint32_t)(id >> 12 & 7));
+			fail(NULL,
+			     "node %u: what operation %llx (%s) of node %u announced was lost: submitted "
+			     "%.3f, done %.3f, now "
+			     "%.3f",
+			     node->index, (unsigned long long)lost->id, kind_name[lost->kind],
+			     (uint32_t)(lost->id >> 12 & 7), (double)lost->submitted_ns / 1e9,
+			     (double)lost->since_ns / 1e9, (double)now / 1e9);
 		}
 	pthread_mutex_unlock(&world.lock);
 }

@@ -221,9 +221,6 @@ static bool submit_scatter(struct node *node, struct op *op)
 		write[i] = (struct weft_write){ node->out, offset_of(&op->run[2 * i]), node->link[target].in,
 						offset_of(&op->run[2 * i + 1]), bytes };
 	}
-	if (op->targets & (op->targets - 1))
-		op->target_generation =
-		    0; /* several: arrivals are checked to come once, not that they come */
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
 	rc = weft_scatter(node->engine, write, count, &to, &handle);

@@ -17,23 +17,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NODES	   8
-#define OPS	   512 /* an operation table's size: more than a node ever has in flight */
-#define SLOT	   UINT64_C(4096)
-#define SLOTS	   1024
-#define ARENA	   (SLOT * SLOTS)
-#define RUN_SLOTS  64 /* largest range: 256 KiB */
-#define RUNS	   12
-#define MOVES	   64
-#define SERIALS	   (1u << 20) /* arrivals remembered */
-#define PENDING	   8192
-#define MAIL	   256
-#define CALLS	   256
-#define IMMEDIATES 4096
-#define BARRIERS   1024
-#define STALE	   64
-#define NOTES	   16
-#define TRANSFERS  256 /* max_transfers of the engines */
+#define NODES	    8
+#define OPS	    512 /* an operation table's size: more than a node ever has in flight */
+#define SLOT	    UINT64_C(4096)
+#define SLOTS	    1024
+#define ARENA	    (SLOT * SLOTS)
+#define RUN_SLOTS   64 /* largest range: 256 KiB */
+#define RUNS	    12
+#define MOVES	    64
+#define SERIALS	    (1u << 20) /* arrivals remembered */
+#define PENDING	    8192
+#define MAIL	    256
+#define CALLS	    256
+#define IMMEDIATES  4096
+#define BARRIERS    1024
+#define STALE	    64
+#define OLD_REGIONS 8
+#define NOTES	    16
+#define TRANSFERS   256 /* max_transfers of the engines */
 
 enum kind {
 	KIND_WRITE,
@@ -98,9 +99,9 @@ struct note {
 struct op {
 	uint64_t id; /* 0: free; serial << 16 | node << 12 | index */
 	enum kind kind;
-	uint32_t targets;	    /* nodes, a bit each */
-	uint32_t generation;	    /* of the node's engine */
-	uint32_t target_generation; /* of the only target, as we knew it */
+	uint32_t targets;      /* nodes, a bit each */
+	uint32_t generation;   /* of the node's engine */
+	uint32_t known[NODES]; /* the targets' generations as we knew them */
 	weft_transfer handle;
 	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
 	bool active;			    /* accepted or being submitted, and not ended */
@@ -125,6 +126,7 @@ struct arena {
 /* What a node tells the others of itself. */
 struct published {
 	uint32_t generation, version; /* of the engine; of the regions */
+	uint32_t revision;	      /* of the address: it changes when a rail is reopened */
 	size_t address_bytes, in_bytes, out_bytes;
 	uint8_t address[16384], in[8192], out[8192];
 };
@@ -132,8 +134,9 @@ struct published {
 struct peer_link {
 	weft_peer peer;
 	weft_remote in, out;
-	uint32_t generation, version;
+	uint32_t generation, version, revision;
 	uint64_t retry_ns;
+	bool down; /* it was said to be */
 	_Atomic bool probed;
 };
 
@@ -144,7 +147,8 @@ struct mail {
 };
 
 struct pending {
-	uint64_t id, since_ns;
+	uint64_t id, since_ns, submitted_ns;
+	enum kind kind;
 };
 
 struct owed {
@@ -178,7 +182,9 @@ struct node {
 	weft_transfer stale[STALE]; /* handles that ended in this generation */
 	uint32_t stales;
 	uint32_t next_immediate, dirty_immediates;
-	uint64_t checked_ns, mended_ns;
+	uint64_t checked_ns, mended_ns, churn_ns;
+	weft_region old_region[OLD_REGIONS];
+	uint32_t old_regions;
 	uint8_t *image; /* what memory should look like */
 	_Atomic uint32_t in_phase;
 	bool has_drained;
@@ -207,7 +213,7 @@ struct tally {
 struct world {
 	uint64_t seed, ops, limit_ns;
 	uint32_t nodes, nics, rounds;
-	const char *provider;
+	const char *provider, *keys;
 	bool simulated, verbose;
 	uint32_t faults; /* a bit each */
 	struct node node[NODES];
@@ -255,8 +261,9 @@ void check_arenas(void);
 int node_open(struct node *node);
 void node_close(struct node *node, bool restart);
 void node_publish_regions(struct node *node);
+void node_publish_address(struct node *node);
 void node_mend(struct node *node, uint64_t now);
-void node_churn(struct node *node);
+void node_churn(struct node *node, uint64_t now);
 void *node_loop(void *node);
 
 /* submit.c */
