@@ -111,7 +111,8 @@ class Tools:
     def mpi(self, provider, size):
         env = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         command = ["mpirun", "--oversubscribe", "-np", "2", "--mca", "pml", "ob1", "--mca", "btl"]
-        command += ["tcp,self", "--mca", "btl_tcp_if_include", "lo"] if provider == "tcp" else ["vader,self"]
+        command += ["tcp,self", "--mca", "osc", "pt2pt"] if provider == "tcp" else ["vader,self", "--mca", "osc", "rdma"]
+        command += ["--mca", "btl_tcp_if_include", "lo", "--mca", "oob_tcp_if_include", "lo"]
         command += [self.path("bench", "mpi_put"), str(size), str(self.seconds)]
         return last_json(run(command, env))
 
@@ -147,7 +148,7 @@ def read_first(path, key=None):
 
 def machine(build, congestion):
     """What the figures stand on."""
-    fabric = first_line(["fi_info", "--version"])
+    fabric = (first_line(["fi_info", "--version"]) or "unknown").replace("fi_info:", "libfabric")
     return {"cpu": read_first("/proc/cpuinfo", "model name"), "cores": os.cpu_count(),
             "kernel": os.uname().release, "load": os.getloadavg()[0], "libfabric": fabric,
             "weft": first_line([os.path.join(build, "weft"), "--version"]),
