@@ -42,7 +42,6 @@ typedef void (*weft_log_fn)(void *context, enum weft_log_level level, const char
 
 #define WEFT_MANUAL_PROGRESS (1u << 0) /* no threads: the application calls weft_progress() */
 #define WEFT_REFUSE_UNKNOWN  (1u << 1) /* only peers added here may reach us; the default accepts who says hello */
-#define WEFT_CHECKSUM        (1u << 2) /* verify an end-to-end checksum of every fenced transfer to or from us */
 
 /* Zero means "the default" in every field but size. */
 struct weft_config {

@@ -162,6 +162,7 @@ static inline ssize_t post_inside(struct endpoint *ep, const struct posting *p)
 	peer->waiting += request->held;
 	if (request->ordered)
 		request->order = peer->issued++;
+	ep->refused = false;
 	ep->order[ep->tail++ & ep->mask] = index;
 	if (!(p->flags & FI_MORE))
 		ep_ring(ep);
@@ -177,6 +178,8 @@ static inline ssize_t post(struct fid_ep *fid, const struct posting *p, const ch
 	if (UNLIKELY(ep->dom->post_ticks))
 		sim_spin(ep->dom->post_ticks);
 	rc = post_inside(ep, p);
+	if (UNLIKELY(rc == -FI_EAGAIN))
+		ep->refused = true;
 	dom_leave(ep->dom);
 	return rc;
 }
@@ -197,6 +200,8 @@ static ssize_t inject_only(struct fid_ep *fid, struct posting *p, const char *ca
 	/* Inject calls never complete visibly, whatever the queue was bound with. */
 	ep->tx_selective = true;
 	rc = post_inside(ep, p);
+	if (UNLIKELY(rc == -FI_EAGAIN))
+		ep->refused = true;
 	ep->tx_selective = selective;
 	dom_leave(ep->dom);
 	return rc;

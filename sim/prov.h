@@ -192,6 +192,7 @@ struct endpoint {
 	uint32_t depth, rx_depth;
 	/* launched requests in completion order: [head, rung); posted with FI_MORE: [rung, tail) */
 	uint32_t mask, head, rung, tail;
+	bool refused; /* the last post was, with EAGAIN: its caller cannot ring for those before it */
 	uint64_t last_due; /* of the newest launched */
 	uint64_t posted;
 	uint32_t *order;

@@ -9,41 +9,62 @@ int wf_pool_init(struct wf_pool *pool, uint32_t count, size_t object_bytes)
 {
 	size_t stride = (object_bytes + 63) & ~(size_t)63;
 
-	if (wf_ring_init(&pool->free, count))
-		return -ENOMEM;
-	pool->base = aligned_alloc(64, stride * count);
+	pool->next = calloc(count, sizeof(*pool->next));
+	pool->base = pool->next ? aligned_alloc(64, stride * count) : NULL;
 	if (!pool->base) {
-		wf_ring_destroy(&pool->free);
+		free(pool->next);
+		pool->next = NULL;
 		return -ENOMEM;
 	}
 	memset(pool->base, 0, stride * count);
 	pool->stride = stride;
 	pool->count = count;
-	for (uint32_t i = 0; i < count; i++)
-		wf_pool_give(pool, wf_pool_at(pool, i));
+	atomic_store(&pool->top, 0);
+	atomic_store(&pool->out, count);
+	for (uint32_t i = count; i > 0; i--)
+		wf_pool_give(pool, wf_pool_at(pool, i - 1));
 	return 0;
 }
 
 void wf_pool_destroy(struct wf_pool *pool)
 {
-	if (!pool->base)
-		return;
 	free(pool->base);
+	free(pool->next);
 	pool->base = NULL;
-	wf_ring_destroy(&pool->free);
+	pool->next = NULL;
+}
+
+static uint64_t changed(uint64_t top, uint32_t number)
+{
+	return ((top >> 32) + 1) << 32 | number;
 }
 
 void *wf_pool_take(struct wf_pool *pool)
 {
-	struct wf_item item;
+	/* Pairs with the release in give(): the object is as its last user left it. */
+	uint64_t top = atomic_load_explicit(&pool->top, memory_order_acquire);
+	uint32_t number;
 
-	return wf_ring_pop(&pool->free, &item) ? (void *)(uintptr_t)item.word[0] : NULL;
+	do {
+		number = (uint32_t)top;
+		if (!number)
+			return NULL;
+		/* It may be taken and changed under us; then the exchange fails. */
+	} while (!atomic_compare_exchange_weak_explicit(
+		&pool->top, &top, changed(top, atomic_load_explicit(&pool->next[number - 1], memory_order_relaxed)),
+		memory_order_acquire, memory_order_acquire));
+	atomic_fetch_add_explicit(&pool->out, 1, memory_order_relaxed);
+	return wf_pool_at(pool, number - 1);
 }
 
 void wf_pool_give(struct wf_pool *pool, void *object)
 {
-	struct wf_item item = { { (uintptr_t)object } };
+	uint32_t number = wf_pool_index(pool, object) + 1;
+	uint64_t top = atomic_load_explicit(&pool->top, memory_order_relaxed);
 
-	/* Cannot be full: the ring has room for every object of the pool. */
-	wf_ring_push(&pool->free, &item);
+	do {
+		atomic_store_explicit(&pool->next[number - 1], (uint32_t)top, memory_order_relaxed);
+	} while (!atomic_compare_exchange_weak_explicit(&pool->top, &top, changed(top, number), memory_order_release,
+							memory_order_relaxed));
+	atomic_fetch_sub_explicit(&pool->out, 1, memory_order_relaxed);
 }

@@ -1,16 +1,22 @@
-/* Objects of one size, all allocated at open, taken and given back by any thread without a lock. */
+/*
+ * Objects of one size, all allocated at open, taken and given back by any thread without a lock. The last one given is the
+ * first one taken: it is warm, and so is what hangs on it.
+ */
 #ifndef WF_BASE_POOL_H
 #define WF_BASE_POOL_H
 
-#include "base/ring.h"
-
+#include <stdalign.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct wf_pool {
 	char *base;
 	size_t stride;
 	uint32_t count;
-	struct wf_ring free;
+	_Atomic uint32_t *next; /* below each free object: index + 1, 0 for none */
+	alignas(64) _Atomic uint64_t top; /* a count of changes << 32 | index + 1: the count tells a stack that only looks the same */
+	_Atomic uint32_t out;
 };
 
 int wf_pool_init(struct wf_pool *pool, uint32_t count, size_t object_bytes); /* objects start zeroed, 64-byte aligned */
@@ -30,6 +36,6 @@ static inline uint32_t wf_pool_index(const struct wf_pool *pool, const void *obj
 
 static inline size_t wf_pool_bytes(const struct wf_pool *pool)
 {
-	return (size_t)pool->count * (pool->stride + sizeof(struct wf_ring_cell));
+	return (size_t)pool->count * (pool->stride + sizeof(*pool->next));
 }
 #endif

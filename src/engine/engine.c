@@ -44,7 +44,7 @@ static int read_settings(const struct weft_config *config, struct wf_settings *s
 	if (settings->window_frames > WF_WINDOW_FRAMES)
 		settings->window_frames = WF_WINDOW_FRAMES;
 	if (settings->max_transfers > 1 << 20 || settings->frames > 1 << 16 || settings->frames < 8 ||
-	    (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN | WEFT_CHECKSUM)) ||
+	    (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN)) ||
 	    settings->window_frames < 4 || settings->peer_limit_ns < settings->heartbeat_ns)
 		return -EINVAL;
 	/* A message must fit the window whole, or it could never be sent. */

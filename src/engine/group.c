@@ -222,6 +222,7 @@ static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct w
 	if (!peer)
 		return true; /* removed meanwhile */
 	if (peer->home == group) {
+		peer->talk_seat = seat->place; /* where the peer is heard it hears us */
 		wf_channel_arrived(peer, &frame, rx->buffer + WF_FRAME_HEADER);
 	} else {
 		here = false;
@@ -259,8 +260,12 @@ static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx);
 static int read_completions(struct wf_group *group, struct wf_seat *seat)
 {
 	struct wf_completion done[COMPLETIONS];
-	int got = wf_rail_poll(seat->rail, done, COMPLETIONS);
 	uint32_t pieces = 0;
+	int got;
+
+	if (wf_rail_unrung(seat->rail))
+		wf_seat_ring(seat);
+	got = wf_rail_poll(seat->rail, done, COMPLETIONS);
 
 	if (got < 0) {
 		wf_seat_doom(seat, "reading completions failed");

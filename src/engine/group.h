@@ -68,6 +68,7 @@ struct wf_seat {
 	uint64_t opened_ns;
 	uint32_t reopen_tries;
 	bool doomed; /* to be reset at the end of this turn */
+	const char *why;
 	struct wf_timer reopen;
 	struct wf_rail_memory tx_memory, rx_memory;
 	struct wf_rx_frame *rx;
@@ -157,6 +158,8 @@ uint64_t wf_group_now(const struct wf_group *group);
 struct wf_tx_frame *wf_group_take_tx(struct wf_group *group); /* NULL: all out */
 void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *frame);
 int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame, size_t bytes);
+
+void wf_seat_ring(struct wf_seat *seat); /* a batch ended in a refusal and what was posted has not been rung for */
 
 struct wf_piece *wf_group_take_piece(struct wf_group *group);
 void wf_group_give_piece(struct wf_group *group, struct wf_piece *piece);

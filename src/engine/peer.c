@@ -272,6 +272,20 @@ int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void 
 	return error == -ENETDOWN ? send_elsewhere(peer, frame, payload) : error;
 }
 
+/* A path whose link is down takes frames without a word: who wonders whether the peer lives asks over every path. */
+static void ping_everywhere(struct wf_peer *peer)
+{
+	struct wf_group *home = peer->home;
+
+	for (uint32_t i = 0; i < home->seats; i++) {
+		peer->talk_seat = (peer->talk_seat + 1) % home->seats;
+		if (peer->lane[home->index]->path[peer->talk_seat].state == WF_PATH_UP)
+			wf_peer_send_plain(peer, WF_FRAME_PING);
+	}
+	if (!atomic_load(&peer->lane[home->index]->paths_up))
+		wf_peer_send_plain(peer, WF_FRAME_PING);
+}
+
 void wf_peer_send_plain(struct wf_peer *peer, uint8_t kind)
 {
 	struct wf_frame frame = { .kind = kind };
@@ -479,10 +493,12 @@ static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 	}
 	if (silent >= settings->heartbeat_ns && now_ns - peer->pinged_ns >= settings->heartbeat_ns) {
 		peer->pinged_ns = now_ns;
-		wf_peer_send_plain(peer, WF_FRAME_PING);
+		ping_everywhere(peer);
 	}
-	if (peer->channel.acked < peer->channel.sent && now_ns - peer->channel.moved_ns >= RESEND_NS)
+	if (peer->channel.acked < peer->channel.sent && now_ns - peer->channel.moved_ns >= RESEND_NS) {
+		peer->talk_seat = (peer->talk_seat + 1) % peer->home->seats;
 		wf_channel_again(peer);
+	}
 	if (peer->channel.ack_soon && now_ns >= peer->channel.ack_soon_ns)
 		wf_channel_acknowledge(peer);
 }

@@ -133,6 +133,26 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	return 0;
 }
 
+void wf_seat_ring(struct wf_seat *seat)
+{
+	struct wf_group *group = seat->group;
+	struct wf_frame nothing = { .kind = WF_FRAME_PONG, .incarnation = group->engine->incarnation };
+
+	/* Any post rings for those before it: a frame that means nothing, to whoever takes one. */
+	for (struct wf_link *link = group->lanes.next; link != &group->lanes; link = link->next) {
+		struct wf_lane *lane = wf_container(link, struct wf_lane, link);
+		struct wf_path *path = &lane->path[seat->place];
+		struct wf_tx_frame *tx = path->state == WF_PATH_UP ? wf_group_take_tx(group) : NULL;
+
+		if (!tx)
+			continue;
+		wf_frame_pack(&nothing, tx->buffer);
+		if (!wf_seat_send(seat, lane, path, tx, WF_FRAME_HEADER))
+			return;
+		wf_group_give_tx(group, tx);
+	}
+}
+
 /* ---- failure ---- */
 
 void wf_seat_doom(struct wf_seat *seat, const char *why)
@@ -140,8 +160,8 @@ void wf_seat_doom(struct wf_seat *seat, const char *why)
 	if (seat->doomed || !atomic_load(&seat->up))
 		return;
 	seat->doomed = true;
-	wf_log(&seat->group->engine->log, WEFT_LOG_WARN, "rail %s: %s (%s): reopening it", seat->nic->name, why,
-	       wf_rail_last_error(seat->rail)->text);
+	seat->why = why;
+	wf_log(&seat->group->engine->log, WEFT_LOG_WARN, "rail %s: %s: reopening it", seat->nic->name, why);
 }
 
 static void tell_application(struct wf_seat *seat, enum weft_event_type type)
@@ -150,7 +170,7 @@ static void tell_application(struct wf_seat *seat, enum weft_event_type type)
 	struct weft_error error = { .scope = WEFT_SCOPE_RAIL, .provider_error = last->provider_error };
 
 	snprintf(error.rail, sizeof(error.rail), "%.31s", seat->nic->name);
-	snprintf(error.text, sizeof(error.text), "%s", type == WEFT_EVENT_RAIL_UP ? "reopened" : last->text);
+	snprintf(error.text, sizeof(error.text), "%s", type == WEFT_EVENT_RAIL_UP ? "reopened" : seat->why);
 	wf_engine_notice(seat->group->engine, type, type == WEFT_EVENT_RAIL_UP ? 0 : -ENETDOWN, 0, &error);
 }
 
@@ -199,7 +219,6 @@ static void try_reopen(struct wf_seat *seat)
 		return;
 	}
 	seat->opened_ns = wf_group_now(group);
-	seat->limits = *wf_rail_limits(seat->rail);
 	atomic_fetch_add_explicit(&seat->count.reopened, 1, memory_order_relaxed);
 	atomic_store(&seat->up, 1);
 	watch(seat);

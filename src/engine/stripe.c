@@ -401,7 +401,10 @@ int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat)
 	/* Backwards, so that they come again in the order they had. */
 	for (int i = batch.count - 1; i > sent; i--)
 		unpull(batch.piece[i]);
-	if (sent < batch.count)
+	if (sent < batch.count) {
 		refused(group, seat, batch.piece[sent], error);
+		if (wf_rail_unrung(seat->rail))
+			wf_seat_ring(seat);
+	}
 	return sent;
 }

@@ -231,42 +231,46 @@ int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, con
 
 /* ---- pages ---- */
 
-static uint64_t largest_index(const uint32_t *index, uint64_t count)
-{
-	uint32_t largest = 0;
-
-	if (!index)
-		return count - 1;
-	for (uint64_t i = 0; i < count; i++)
-		largest = index[i] > largest ? index[i] : largest;
-	return largest;
-}
-
 /* Does the page with the largest index still lie inside? */
-static bool pages_inside(const uint32_t *index, uint64_t count, uint64_t stride, uint64_t offset, uint64_t page,
-			 uint64_t limit)
+static bool pages_inside(uint64_t largest, uint64_t stride, uint64_t offset, uint64_t page, uint64_t limit)
 {
 	uint64_t last;
 
-	return !__builtin_mul_overflow(largest_index(index, count), stride, &last) &&
-	       !__builtin_add_overflow(last, offset, &last) && inside(last, page, limit);
+	return !__builtin_mul_overflow(largest, stride, &last) && !__builtin_add_overflow(last, offset, &last) &&
+	       inside(last, page, limit);
 }
 
-static int copy_indices(struct wf_transfer *transfer, const struct weft_pages *pages)
+/* One pass copies and finds the largest: what is checked is the copy, since the caller's array may change under us. */
+static const uint32_t *copy_index(uint32_t *restrict copy, const uint32_t *restrict index, uint64_t count,
+				  uint64_t *ret_largest)
 {
-	size_t bytes;
-	uint32_t *copy;
+	uint32_t largest = 0;
 
-	transfer->local_index = transfer->remote_index = NULL;
-	if (!pages->from_index && !pages->to_index)
-		return 0;
-	if (__builtin_mul_overflow(pages->count, (uint64_t)2 * sizeof(uint32_t), &bytes) ||
-	    !(copy = wf_transfer_copy_room(transfer, bytes)))
+	*ret_largest = count ? count - 1 : 0;
+	if (!index)
+		return NULL;
+	for (uint64_t i = 0; i < count; i++) {
+		uint32_t at = index[i];
+
+		copy[i] = at;
+		largest = at > largest ? at : largest;
+	}
+	*ret_largest = largest;
+	return copy;
+}
+
+static int copy_indices(struct wf_transfer *transfer, const struct weft_pages *pages, uint64_t *ret_local,
+			uint64_t *ret_remote)
+{
+	size_t bytes = 0;
+	uint32_t *copy = NULL;
+
+	if ((pages->from_index || pages->to_index) &&
+	    (__builtin_mul_overflow(pages->count, (uint64_t)2 * sizeof(uint32_t), &bytes) ||
+	     !(copy = wf_transfer_copy_room(transfer, bytes))))
 		return -ENOMEM;
-	if (pages->from_index)
-		transfer->local_index = memcpy(copy, pages->from_index, bytes / 2);
-	if (pages->to_index)
-		transfer->remote_index = memcpy(copy + pages->count, pages->to_index, bytes / 2);
+	transfer->local_index = copy_index(copy, pages->from_index, pages->count, ret_local);
+	transfer->remote_index = copy_index(copy + (copy ? pages->count : 0), pages->to_index, pages->count, ret_remote);
 	return 0;
 }
 
@@ -275,7 +279,7 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	uint64_t local_stride = pages->from_stride ? pages->from_stride : pages->page_bytes;
 	uint64_t remote_stride = pages->to_stride ? pages->to_stride : pages->page_bytes;
 	struct wf_slice *slice = &transfer->one;
-	uint64_t total = 0;
+	uint64_t total = 0, local, remote;
 	int error;
 
 	transfer->slice = slice;
@@ -283,14 +287,11 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	error = find_ends(engine, slice, pages->from, pages->to, WEFT_REMOTE_WRITE);
 	if (!error && pages->count && !pages->page_bytes)
 		error = -EINVAL;
-	if (!error && (error = copy_indices(transfer, pages)))
-		return error;
-	/* The copy is what is checked: the caller's arrays may change under us. */
+	if (!error)
+		error = copy_indices(transfer, pages, &local, &remote);
 	if (!error && pages->count &&
-	    (!pages_inside(transfer->local_index, pages->count, local_stride, pages->from_offset, pages->page_bytes,
-			   slice->region->bytes) ||
-	     !pages_inside(transfer->remote_index, pages->count, remote_stride, pages->to_offset, pages->page_bytes,
-			   slice->remote->bytes) ||
+	    (!pages_inside(local, local_stride, pages->from_offset, pages->page_bytes, slice->region->bytes) ||
+	     !pages_inside(remote, remote_stride, pages->to_offset, pages->page_bytes, slice->remote->bytes) ||
 	     __builtin_mul_overflow(pages->count, pages->page_bytes, &total)))
 		error = -ERANGE;
 	if (!error)

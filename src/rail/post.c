@@ -82,10 +82,20 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 	return count;
 }
 
+bool wf_rail_unrung(const struct wf_rail *rail)
+{
+	return rail->unrung;
+}
+
 int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, void *desc, size_t bytes, uint64_t target)
 {
+	ssize_t result;
+
 	wr->kind = WF_WR_SEND;
-	return posted(rail, fi_send(rail->ep, buffer, bytes, desc, target, wr));
+	result = fi_send(rail->ep, buffer, bytes, desc, target, wr);
+	if (!result)
+		rail->unrung = false;
+	return posted(rail, result);
 }
 
 int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes)
