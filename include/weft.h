@@ -79,7 +79,8 @@ int weft_close(weft_engine *engine);
 /* Manual progress only: one turn of every rail. Returns how many things happened, or a negative errno. */
 int weft_progress(weft_engine *engine);
 
-/* This engine's address blob, to be given to peers. *bytes is the room on entry and the length on return
+/* This engine's address blob, to be given to peers. It changes when a rail is reopened (WEFT_EVENT_RAIL_UP): known peers
+ * are told over the other rails, those who come later need the new one. *bytes is the room on entry and the length on return
  * (-ENOBUFS when it does not fit; *bytes then says how much is needed). */
 int weft_address(weft_engine *engine, void *blob, size_t *bytes);
 
@@ -240,7 +241,7 @@ int weft_write_pages(weft_engine *engine, const struct weft_pages *pages, const 
 /* Many writes, to many peers, that end as one. A fenced notification goes to every peer named. */
 int weft_scatter(weft_engine *engine, const struct weft_write *parts, uint32_t count, const struct weft_op *op, weft_transfer *ret_transfer);
 
-/* A message ends when the peer's engine has it. Messages to one peer arrive in the order sent. data is copied.
+/* A message ends when the peer's engine has it, with -EMSGSIZE when it is larger than the peer takes. Messages to one peer arrive in the order sent. data is copied.
  * receiver_tag is the receiver's event.tag. */
 int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes, const struct weft_op *op, weft_transfer *ret_transfer);
 

@@ -52,6 +52,14 @@ void wf_channel_queue(struct wf_peer *peer, struct wf_message *message)
 {
 	struct wf_channel *channel = &peer->channel;
 
+	if (atomic_load(&peer->state) != WF_PEER_UP) {
+		wf_list_append(&channel->waiting, &message->link);
+		return;
+	}
+	if (message->bytes > peer->their_max_message) {
+		wf_message_lost(message, -EMSGSIZE);
+		return;
+	}
 	message->frames = wf_frames_of(message->bytes);
 	message->first = channel->next;
 	channel->next += message->frames;
@@ -59,6 +67,18 @@ void wf_channel_queue(struct wf_peer *peer, struct wf_message *message)
 	if (!channel->current)
 		channel->current = message;
 	want_pump(peer);
+}
+
+void wf_channel_opened(struct wf_peer *peer)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	while (!wf_list_empty(&channel->waiting)) {
+		struct wf_message *message = wf_container(channel->waiting.next, struct wf_message, link);
+
+		wf_list_remove(&message->link);
+		wf_channel_queue(peer, message);
+	}
 }
 
 static struct wf_message *message_after(struct wf_channel *channel, struct wf_message *message)

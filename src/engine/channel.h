@@ -46,7 +46,8 @@ struct wf_inbound {
 
 struct wf_channel {
 	/* out */
-	struct wf_link queue;       /* struct wf_message, in order */
+	struct wf_link waiting;     /* struct wf_message, until the peer is up and we know what it takes */
+	struct wf_link queue;       /* struct wf_message, numbered, in order */
 	struct wf_message *current; /* holds the next frame to send */
 	uint64_t next;              /* number of the next message's first frame */
 	uint64_t sent;              /* next frame to post; back to acked after a failure */
@@ -65,6 +66,7 @@ struct wf_channel {
 
 void wf_channel_reset(struct wf_channel *channel); /* a new epoch; the queues must be empty */
 void wf_channel_queue(struct wf_peer *peer, struct wf_message *message);
+void wf_channel_opened(struct wf_peer *peer); /* the peer is up: what waited is queued, or refused */
 void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload);
 void wf_channel_pump(struct wf_peer *peer);          /* sends what credit, frames and rails allow */
 void wf_channel_again(struct wf_peer *peer);         /* a rail failed: all that is not acknowledged goes again */

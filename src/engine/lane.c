@@ -177,6 +177,7 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, co
 				  .to_epoch = answered ? answered->from_epoch : 0,
 				  .credit = engine->settings.window_frames,
 				  .seq = immediates_for_each(engine),
+				  .total = engine->settings.max_message,
 				  .tag = peer->handle,
 				  .call = atomic_load(&peer->incarnation) };
 	struct wf_path via = { 0 };
@@ -459,6 +460,7 @@ static void tell_home(struct wf_lane *lane, const struct wf_frame *frame)
 	*heard = (struct wf_heard){ .handle = frame->tag,
 				    .incarnation = frame->incarnation,
 				    .credit = frame->credit,
+				    .max_message = frame->total,
 				    .epoch = frame->from_epoch,
 				    .to_epoch = frame->to_epoch,
 				    .kind = frame->kind };

@@ -85,6 +85,7 @@ static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wir
 	wf_list_init(&peer->acking);
 	wf_list_init(&peer->barriers);
 	wf_list_init(&peer->channel.queue);
+	wf_list_init(&peer->channel.waiting);
 	wf_list_init(&peer->channel.inbound);
 	wf_timer_init(&peer->tick, on_tick);
 	peer->book = wf_book_make(engine, address);
@@ -115,6 +116,30 @@ void wf_peer_release(void *object)
 	free(peer);
 }
 
+/* A known peer added again with a newer address: its rails were reopened. */
+static int freshen(struct weft_engine *engine, weft_peer handle, const struct wf_wire_address *address)
+{
+	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
+	struct wf_book *book = NULL, *old = NULL;
+
+	if (!peer)
+		return -ENOENT;
+	pthread_mutex_lock(&peer->book_lock);
+	if ((int32_t)(address->revision - peer->book->revision) > 0 && (book = wf_book_make(engine, address))) {
+		atomic_fetch_add(&book->references, engine->groups);
+		old = peer->book;
+		peer->book = book;
+	}
+	pthread_mutex_unlock(&peer->book_lock);
+	wf_book_put(old);
+	for (uint32_t g = 0; book && g < engine->groups; g++) {
+		wf_handle_ref(&engine->peers, handle);
+		post(NULL, &engine->group[g], WF_NOTE_LANE_BOOK, peer->lane[g], (uintptr_t)book);
+	}
+	wf_handle_put(&engine->peers, handle);
+	return 0;
+}
+
 int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from,
 		weft_peer *ret_peer)
 {
@@ -127,7 +152,7 @@ int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *addres
 		peer->added |= !from;
 		*ret_peer = peer->handle;
 		pthread_mutex_unlock(&engine->directory_lock);
-		return 0;
+		return from ? 0 : freshen(engine, *ret_peer, address);
 	}
 	if (from && (engine->settings.flags & WEFT_REFUSE_UNKNOWN))
 		error = -EPERM;
@@ -316,6 +341,16 @@ static void stop_operations(struct wf_peer *peer, int why)
 	}
 }
 
+static void lose_all(struct wf_link *messages)
+{
+	while (!wf_list_empty(messages)) {
+		struct wf_message *message = wf_container(messages->next, struct wf_message, link);
+
+		wf_list_remove(&message->link);
+		wf_message_lost(message, -EHOSTDOWN);
+	}
+}
+
 /* The connection as it was is over: nothing of it is sent or delivered any more. */
 static void end_epoch(struct wf_peer *peer, bool ours)
 {
@@ -324,12 +359,8 @@ static void end_epoch(struct wf_peer *peer, bool ours)
 	if (ours)
 		atomic_store(&peer->epoch, atomic_fetch_add(&peer->engine->epochs, 1) + 1);
 	peer->their_epoch = 0;
-	while (!wf_list_empty(&channel->queue)) {
-		struct wf_message *message = wf_container(channel->queue.next, struct wf_message, link);
-
-		wf_list_remove(&message->link);
-		wf_message_lost(message);
-	}
+	lose_all(&channel->queue);
+	lose_all(&channel->waiting);
 	wf_channel_drop_inbound(peer);
 	wf_channel_reset(channel);
 	atomic_store(&peer->consumed, 0);
@@ -445,6 +476,7 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 	}
 	peer->their_epoch = heard->epoch;
 	peer->their_handle = heard->handle;
+	peer->their_max_message = heard->max_message;
 	if (heard->credit > peer->channel.credit)
 		peer->channel.credit = heard->credit;
 	peer->heard_ns = now;
@@ -452,6 +484,7 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 		atomic_store(&peer->state, WF_PEER_UP);
 		wf_engine_notice(peer->engine, WEFT_EVENT_PEER_UP, 0, peer->handle, NULL);
 		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+		wf_channel_opened(peer);
 	}
 	wf_channel_pump(peer);
 }

@@ -71,7 +71,7 @@ enum wf_peer_change { WF_PEER_OPEN = 1, WF_PEER_REMOVE, WF_PEER_CANCEL, WF_PEER_
 /* What a lane learned from a hello or its answer, for the home. */
 struct wf_heard {
 	uint64_t handle; /* the peer's handle for us */
-	uint64_t incarnation, credit;
+	uint64_t incarnation, credit, max_message;
 	uint32_t epoch, to_epoch;
 	uint8_t kind;
 };
@@ -88,7 +88,7 @@ struct wf_peer {
 	bool closing;
 	uint32_t lanes_closing;
 	uint32_t their_epoch;     /* 0: not known */
-	uint64_t their_handle;
+	uint64_t their_handle, their_max_message;
 	uint64_t heard_ns, since_ns, pinged_ns;
 	uint64_t home_replaces;   /* incarnation the operations now belong to */
 	struct wf_timer tick;

@@ -65,7 +65,8 @@ int wf_layout_make(const struct weft_config *config, const struct wf_nics *nics,
 	int status = 0;
 
 	memset(ret_layout, 0, sizeof(*ret_layout));
-	if (any_on_bus(nics))
+	/* One that was asked for is read even if no NIC needs it: what is wrong with it must not stay unsaid. */
+	if (any_on_bus(nics) || config->topology)
 		status = plan_by_topology(config, xml, nics, log, ret_layout);
 	if (status)
 		wf_layout_free(ret_layout);

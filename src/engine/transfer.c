@@ -409,12 +409,12 @@ void wf_message_delivered(struct wf_message *message)
 	wf_transfer_drop(transfer);
 }
 
-void wf_message_lost(struct wf_message *message)
+void wf_message_lost(struct wf_message *message, int why)
 {
 	struct wf_transfer *transfer = transfer_of(message);
 
 	if (!ended(transfer))
-		wf_transfer_end(transfer, -EHOSTDOWN);
+		wf_transfer_end(transfer, why);
 	wf_transfer_drop(transfer);
 }
 

@@ -155,7 +155,7 @@ void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the l
 void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error *error);
 /* the channel's word on its message */
 void wf_message_delivered(struct wf_message *message);
-void wf_message_lost(struct wf_message *message); /* the epoch ended first */
+void wf_message_lost(struct wf_message *message, int why); /* it never will be */
 void wf_reply_arrived(struct wf_inbound *inbound);
 void wf_barrier_arrived(struct wf_inbound *inbound);
 

@@ -14,8 +14,8 @@
 #define WF_FRAME_PAYLOAD (WF_FRAME_BYTES - WF_FRAME_HEADER)
 
 enum wf_frame_kind {
-	WF_FRAME_HELLO = 1, /* tag: our handle for you; call: the incarnation we look for; seq: as in WELCOME; payload: our address */
-	WF_FRAME_WELCOME,   /* the answer: tag: our handle for you; seq: immediates you may have unread here on this path */
+	WF_FRAME_HELLO = 1, /* tag: our handle for you; call: the incarnation we look for; seq, total: as in WELCOME; payload: our address */
+	WF_FRAME_WELCOME,   /* the answer: tag: our handle for you; seq: immediates you may have unread here on this path; total: the largest message we take */
 	WF_FRAME_BYE,       /* we removed you, or are closing */
 	WF_FRAME_PING,
 	WF_FRAME_PONG,      /* also carries a lone acknowledgement or credit */
