@@ -109,14 +109,14 @@ static int do_revoke(struct server *server, const uint64_t *arg)
 
 static int do_fill(struct server *server, const uint64_t *arg)
 {
-	pattern_fill(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
+	landed_fill(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
 	return 0;
 }
 
 static int do_differs(struct server *server, const uint64_t *arg)
 {
 	server->answer.value[0] =
-	    pattern_differs(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
+	    landed_differs(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
 	return 0;
 }
 

@@ -18,7 +18,13 @@ uint64_t now_ns(void);
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_t start);
 /* The first byte that is not as filled, or bytes when all are. */
 uint64_t pattern_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start);
-/* The same for what another process wrote here and said so by means that ThreadSanitizer cannot see. */
+/* The same for memory that another process writes, and says so by means that ThreadSanitizer cannot see. */
+#if defined(__SANITIZE_THREAD__)
+#define NOT_JUDGED __attribute__((no_sanitize_thread))
+#else
+#define NOT_JUDGED
+#endif
+void landed_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_t start);
 uint64_t landed_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start);
 uint64_t random_next(uint64_t *state);
 
