@@ -21,7 +21,7 @@ enum { DEPTH = 16, SLOTS = 1024, EVENTS = 64, HOUR = 3600 };
 
 struct options {
 	const char *sim;
-	bool raw, json;
+	bool raw, json, call;
 	uint64_t pieces, page_bytes, pages;
 };
 
@@ -180,15 +180,87 @@ static uint64_t measure_raw(const struct options *options, uint32_t *from, uint3
 	return start;
 }
 
+/* A 64-byte message there and back, both sides driven here in turn: nothing is ever waited for. */
+static uint64_t run_calls(struct pair *pair, uint64_t calls)
+{
+	uint64_t start = fab_now_ns();
+	struct weft_op op = { .queue = pair->queue };
+	struct weft_event event;
+	char data[64] = { 0 };
+
+	for (uint64_t i = 0; i < calls; i++) {
+		check(weft_call(pair->near, pair->peer, i, data, sizeof data, &op, NULL), "weft_call");
+		for (bool ended = false; !ended;) {
+			weft_progress(pair->near);
+			weft_progress(pair->far);
+			while (weft_queue_poll(pair->far_queue, &event, 1) > 0) {
+				if (event.type == WEFT_EVENT_CALL)
+					check(weft_reply(pair->far, event.peer, event.call, 0, event.data,
+							 event.bytes),
+					      "weft_reply");
+				weft_event_release(&event);
+			}
+			weft_progress(pair->far);
+			weft_progress(pair->near);
+			while (weft_queue_poll(pair->queue, &event, 1) > 0) {
+				ended |= event.type == WEFT_EVENT_REPLY;
+				check(event.type == WEFT_EVENT_REPLY ? event.status : 0, "a call");
+				weft_event_release(&event);
+			}
+		}
+	}
+	return fab_now_ns() - start;
+}
+
+static uint64_t measure_calls(const struct options *options)
+{
+	struct pair pair = { 0 };
+	uint64_t ns;
+
+	open_pair(&pair, options);
+	run_calls(&pair, 1000);
+	ns = run_calls(&pair, options->pieces);
+	close_pair(&pair);
+	return ns;
+}
+
+static uint64_t measure_raw_calls(const struct options *options)
+{
+	static struct fab near, far;
+	static struct fab_card card;
+	uint64_t start;
+
+	fab_open(&near, "simfab", SLOTS * options->page_bytes, false);
+	fab_open(&far, "simfab", SLOTS * options->page_bytes, false);
+	fab_card(&far, &card);
+	fab_meet(&near, &card);
+	fab_card(&near, &card);
+	fab_meet(&far, &card);
+	for (unsigned i = 0; i < FAB_RECEIVES; i++) {
+		fab_receive(&near, i);
+		fab_receive(&far, i);
+	}
+	start = fab_now_ns();
+	for (uint64_t i = 0; i < options->pieces; i++) {
+		fab_send(&near, 64);
+		while (!fab_arrived(&far))
+			;
+		fab_send(&far, 64);
+		while (!fab_arrived(&near))
+			;
+	}
+	start = fab_now_ns() - start;
+	fab_close(&near);
+	fab_close(&far);
+	return start;
+}
+
 static int parse(int argc, char **argv, struct options *options)
 {
-	static const struct option longs[] = { { "raw", 0, 0, 'r' },
-					       { "sim", 1, 0, 's' },
-					       { "pieces", 1, 0, 'n' },
-					       { "pages", 1, 0, 'p' },
-					       { "page-size", 1, 0, 'b' },
-					       { "json", 0, 0, 'j' },
-					       { 0 } };
+	static const struct option longs[] = { { "raw", 0, 0, 'r' },	   { "sim", 1, 0, 's' },
+					       { "pieces", 1, 0, 'n' },	   { "pages", 1, 0, 'p' },
+					       { "page-size", 1, 0, 'b' }, { "json", 0, 0, 'j' },
+					       { "call", 0, 0, 'c' },	   { 0 } };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -202,6 +274,8 @@ static int parse(int argc, char **argv, struct options *options)
 			options->pages = strtoull(optarg, NULL, 0);
 		else if (c == 'b')
 			options->page_bytes = strtoull(optarg, NULL, 0);
+		else if (c == 'c')
+			options->call = true;
 		else if (c == 'j')
 			options->json = true;
 		else
@@ -219,7 +293,8 @@ int main(int argc, char **argv)
 	char why[256];
 
 	if (parse(argc, argv, &options) < 0) {
-		fputs("Usage: piece [--raw] [--sim SPEC] [--pieces N] [--pages N] [--page-size N] [--json]\n",
+		fputs("Usage: piece [--call] [--raw] [--sim SPEC] [--pieces N] [--pages N] [--page-size N] "
+		      "[--json]\n",
 		      stderr);
 		return 2;
 	}
@@ -231,14 +306,16 @@ int main(int argc, char **argv)
 	options.pieces -= options.pieces % options.pages;
 	fab_shuffle(from, SLOTS, 1);
 	fab_shuffle(to, SLOTS, 2);
-	uint64_t ns = options.raw ? measure_raw(&options, from, to) : measure_weft(&options, from, to);
+	uint64_t ns = options.call  ? (options.raw ? measure_raw_calls(&options) : measure_calls(&options))
+		      : options.raw ? measure_raw(&options, from, to)
+				    : measure_weft(&options, from, to);
 	double each = options.pieces ? (double)ns / (double)options.pieces : 0;
 	if (options.json)
 		printf("{\"tool\": \"%s\", \"sim\": \"%s\", \"pieces\": %" PRIu64
 		       ", \"ns\": %.1f, \"simulated\": true}\n",
 		       options.raw ? "raw" : "weft", options.sim, options.pieces, each);
 	else
-		printf("%s over simulated NICs (%s): %.1f ns a piece\n", options.raw ? "raw" : "weft",
-		       options.sim, each);
+		printf("%s over simulated NICs (%s): %.1f ns a %s\n", options.raw ? "raw" : "weft",
+		       options.sim, each, options.call ? "call" : "piece");
 	return 0;
 }
