@@ -343,7 +343,7 @@ static void cancel_old(struct node *node, uint64_t now)
 	for (uint32_t i = 0; i < OPS; i++) {
 		struct op *op = &node->op[i];
 
-		if (!op->id || !op->active || op->excused || op->deadline_ns != UINT64_MAX ||
+		if (!op->id || !op->active || !op->handle || op->deadline_ns != UINT64_MAX ||
 		    now - op->submitted_ns < WEFT_SECOND)
 			continue;
 		pthread_mutex_lock(&world.lock);
