@@ -329,19 +329,32 @@ static void pump_channels(struct wf_group *group)
 	}
 }
 
+/* Every rail pulls what it has room for, another one first each time. */
+static int give_turns(struct wf_group *group, bool busy)
+{
+	uint32_t at = group->turn++ % group->seats;
+	int happened = 0, share;
+
+	if (wf_list_empty(&group->runnable))
+		return 0;
+	share = wf_stripe_share(group, busy);
+	for (uint32_t i = 0; i < group->seats && !wf_list_empty(&group->runnable); i++) {
+		happened += wf_stripe_seat(group, &group->seat[at], share);
+		at = at + 1 == group->seats ? 0 : at + 1;
+	}
+	return happened;
+}
+
 static int on_turn(void *context, uint64_t now_ns)
 {
 	struct wf_group *group = context;
-	uint32_t first = group->turn++;
 	int happened = 0;
 
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (group->seat[i].up)
 			happened += read_completions(group, &group->seat[i]);
 	pump_channels(group);
-	if (!wf_list_empty(&group->runnable))
-		for (uint32_t i = 0; i < group->seats; i++)
-			happened += wf_stripe_seat(group, &group->seat[(first + i) % group->seats]);
+	happened += give_turns(group, happened || group->on_nic);
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (group->seat[i].doomed)
 			wf_seat_reset(&group->seat[i]);

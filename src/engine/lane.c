@@ -275,6 +275,8 @@ static void path_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote,
 	path->target = target;
 	path->tries = 0;
 	path->stuck_ns = 0;
+	path->window_bytes = lane->group->seat[path - lane->path].limits.window_bytes;
+	path->landed_bytes = path->landed_since_ns = 0;
 	path->immediates = path->ops; /* whoever answers a hello has read all that completed before it */
 	path->immediates_done = path->immediates_asked = 0;
 	atomic_fetch_add_explicit(&lane->paths_up, 1, memory_order_relaxed);

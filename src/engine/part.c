@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define WINDOW_PERIOD_NS (10 * WF_MS)
+#define WINDOW_LEAST     (256u << 10)
 #define ATTEMPTS 8            /* of one piece, before its transfer fails */
 #define GRACE_NS (40 * WF_MS) /* a stopped transfer's pieces may take so long to leave the NIC by themselves */
 
@@ -93,11 +95,31 @@ static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct
 		wf_part_hand_over(group, part);
 }
 
+/* About 40 ms of what the path carries: a slow link is not given more than it can move soon, a fast one is not held up. */
+static void adapt_window(struct wf_path *path, const struct wf_rail_limits *limits, uint64_t bytes, uint64_t now_ns)
+{
+	path->landed_bytes += bytes;
+	if (now_ns - path->landed_since_ns < WINDOW_PERIOD_NS)
+		return;
+	/* After a pause the period says nothing about the link. */
+	if (now_ns - path->landed_since_ns < 4 * WINDOW_PERIOD_NS) {
+		uint64_t window = path->landed_bytes * WINDOW_PERIOD_NS / (now_ns - path->landed_since_ns) * 4;
+
+		path->window_bytes = window < WINDOW_LEAST	  ? WINDOW_LEAST :
+				     window > limits->window_bytes ? limits->window_bytes :
+								     window;
+	}
+	path->landed_bytes = 0;
+	path->landed_since_ns = now_ns;
+}
+
 void wf_piece_landed(struct wf_group *group, struct wf_piece *piece)
 {
 	struct wf_part *part = piece->part;
 
 	leave(piece);
+	if (piece->seat->limits.adapts)
+		adapt_window(piece->path, &piece->seat->limits, piece->bytes, wf_group_now(group));
 	part->bytes += piece->bytes;
 	atomic_store_explicit(&part->lane->last_ok_ns, wf_group_now(group), memory_order_relaxed);
 	wf_group_give_piece(group, piece);

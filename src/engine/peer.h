@@ -32,6 +32,8 @@ enum wf_path_state {
 struct wf_path {
 	uint64_t target; /* in the rail's address vector, while up */
 	uint64_t bytes;  /* in flight */
+	uint64_t window_bytes; /* at most so many */
+	uint64_t landed_bytes, landed_since_ns; /* what the window follows where the link's speed is not known */
 	uint32_t ops;    /* in flight */
 	uint8_t state, remote; /* the peer's rail at the other end */
 	uint8_t tries;

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #define BATCH        32         /* posts a rail's turn; the last one rings */
+#define BUSY_SHARE   16         /* at least, while the rails are busy */
 #define LOOK_AT      64         /* lanes a rail passes over in a turn */
 #define LANE_QUANTUM (1u << 20) /* bytes before the next peer's turn */
 
@@ -255,7 +256,7 @@ static int room_for(const struct wf_part *part, const struct wf_path *path, int 
 
 static int pull_lane(struct batch *batch, struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, int room)
 {
-	uint64_t budget = least(seat->limits.window_bytes - path->bytes, lane->quantum), before = path->bytes;
+	uint64_t budget = least(path->window_bytes - path->bytes, lane->quantum), before = path->bytes;
 
 	for (int looked = 0; looked < LOOK_AT && !wf_list_empty(&lane->parts); looked++) {
 		struct wf_part *part = wf_container(lane->parts.next, struct wf_part, link);
@@ -291,25 +292,58 @@ static void next_lane(struct wf_group *group, struct wf_lane *lane)
 	wf_list_append(&group->runnable, &lane->runnable);
 }
 
-static int room_on(const struct wf_seat *seat, const struct wf_path *path, const struct batch *batch)
+static int room_on(const struct wf_seat *seat, const struct wf_path *path, const struct batch *batch, int share)
 {
 	uint32_t posted = seat->ops + (uint32_t)batch->count;
 
-	if (path->state != WF_PATH_UP || path->ops >= seat->limits.window_ops || path->bytes >= seat->limits.window_bytes ||
+	if (path->state != WF_PATH_UP || path->ops >= seat->limits.window_ops || path->bytes >= path->window_bytes ||
 	    posted >= seat->limits.queue_ops)
 		return 0;
-	return (int)least(least((uint64_t)(BATCH - batch->count), seat->limits.window_ops - path->ops),
+	return (int)least(least((uint64_t)(share - batch->count), seat->limits.window_ops - path->ops),
 			  seat->limits.queue_ops - posted);
 }
 
-static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *batch)
+/* What is there for the group's rails to share, as far as a short look tells. */
+static uint64_t units_at_hand(const struct wf_group *group, uint64_t enough)
+{
+	const struct wf_lane *lane = wf_container(group->runnable.next, struct wf_lane, runnable);
+	uint64_t units = 0;
+	int looked = 0;
+
+	if (group->runnable.next != group->runnable.prev)
+		return enough; /* several peers: each rail finds its own */
+	for (struct wf_link *link = lane->parts.next; link != &lane->parts && units < enough && looked < 16; link = link->next) {
+		const struct wf_part *part = wf_container(link, struct wf_part, link);
+		uint64_t next = atomic_load_explicit(&part->transfer->next_unit, memory_order_relaxed);
+
+		units += part->end - part->next + (next < part->transfer->units ? part->transfer->units - next : 0);
+		looked++;
+	}
+	return units;
+}
+
+/* A full batch while there is work for every rail; else each takes its share, so that all of them finish together. While
+ * the rails are busy anyway a few more at a time are cheaper, and as good. */
+int wf_stripe_share(const struct wf_group *group, bool busy)
+{
+	uint64_t enough = (uint64_t)BATCH * group->seats, share;
+
+	if (group->seats == 1)
+		return BATCH;
+	share = (units_at_hand(group, enough) + group->seats - 1) / group->seats;
+	if (busy && share < BUSY_SHARE)
+		return BUSY_SHARE;
+	return (int)(share < 1 ? 1 : least(share, BATCH));
+}
+
+static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *batch, int share)
 {
 	int passed = 0;
 
-	while (batch->count < BATCH && passed < LOOK_AT && !wf_list_empty(&group->runnable)) {
+	while (batch->count < share && passed < LOOK_AT && !wf_list_empty(&group->runnable)) {
 		struct wf_lane *lane = wf_container(group->runnable.next, struct wf_lane, runnable);
 		struct wf_path *path = &lane->path[seat->place];
-		int room = room_on(seat, path, batch), pulled;
+		int room = room_on(seat, path, batch, share), pulled;
 
 		if (!lane->quantum)
 			next_lane(group, lane);
@@ -374,7 +408,7 @@ static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
 	return sent;
 }
 
-int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat)
+int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int share)
 {
 	struct batch batch;
 	uint64_t bytes = 0, now = wf_group_now(group);
@@ -382,8 +416,10 @@ int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat)
 
 	if (!atomic_load_explicit(&seat->up, memory_order_relaxed))
 		return 0;
+	if (wf_list_empty(&group->runnable))
+		return 0;
 	batch.count = batch.runs = 0;
-	gather(group, seat, &batch);
+	gather(group, seat, &batch, share);
 	if (!batch.count)
 		return 0;
 	sent = post(seat, &batch, &error);

@@ -7,7 +7,9 @@
 #define WF_PART_QUANTUM (1u << 20) /* bytes of a transfer before the turn of the peer's next one */
 
 /* stripe.c */
-int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat); /* gives a rail its turn: how much it posted */
+/* Gives a rail its turn, to post up to share pieces: how many it posted. The share is the same for all rails in a turn. */
+int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int share);
+int wf_stripe_share(const struct wf_group *group, bool busy); /* something must be runnable */
 
 /* part.c */
 void wf_part_start(struct wf_group *group, struct wf_transfer *transfer);

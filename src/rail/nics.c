@@ -246,6 +246,8 @@ static int take_listed(const struct weft_config *config, struct wf_nics *all, st
 			if (!strcmp(all->nic[i].name, name) && provider_wanted(config, &all->nic[i]) &&
 			    (best < 0 || all->nic[i].rank < all->nic[best].rank))
 				best = (int)i;
+		if (listed(config->avoid, name))
+			continue; /* to avoid weighs more than to list */
 		if (best >= 0) {
 			nics->nic[nics->count++] = all->nic[best];
 			all->nic[best].info = NULL;

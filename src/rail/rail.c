@@ -65,6 +65,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	if (limits->window_ops > limits->queue_ops / 2)
 		limits->window_ops = limits->queue_ops / 2;
 	limits->window_bytes = quirks->window_bytes ? quirks->window_bytes : bytes > 1 << 20 ? bytes : 1 << 20;
+	limits->adapts = !nic->link_bps;
 	limits->inject_bytes = at_most(info->tx_attr->inject_size, UINT32_MAX);
 	limits->rma_ranges = at_most(info->tx_attr->iov_limit, at_most(info->tx_attr->rma_iov_limit, WF_RMA_RANGES));
 	if (quirks->one_range)

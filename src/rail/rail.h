@@ -47,6 +47,7 @@ struct wf_rail_limits {
 	uint32_t queue_ops; /* operations posted at most */
 	uint32_t window_ops; /* to one peer at most */
 	uint64_t window_bytes;
+	bool adapts; /* the link's speed is not known: the window follows what completes */
 	uint32_t inject_bytes;
 	uint32_t rma_ranges; /* in one operation */
 	uint32_t address_format;
