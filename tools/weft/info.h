@@ -20,7 +20,8 @@ struct info_memory {
 	uint64_t libfabric_bytes; /* resident, once it and its providers are loaded */
 	uint64_t engine_bytes;	  /* resident more, with the engine open and one peer up */
 	uint64_t peers;		  /* added after the first */
-	double peer_bytes;	  /* resident more, for each of those */
+	double peer_bytes;	  /* resident more, for each of those: the provider's connections included */
+	double own_peer_bytes;	  /* of that the engine's own, as it counts */
 	char why_not[300];
 };
 
@@ -35,7 +36,7 @@ struct info {
 	struct weft_info engine;
 	struct weft_rail_info rail[INFO_RAILS_MAX];
 	uint32_t rails;
-	struct weft_config config; /* as given to weft_open() */
+	struct weft_config config, effect; /* as given to weft_open(), and with the defaults filled in */
 	struct info_memory memory;
 	char error[1000];
 };

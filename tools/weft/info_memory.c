@@ -140,6 +140,12 @@ static int wait_up(weft_engine *engine, weft_queue *queue, weft_peer peer, struc
 	return 0;
 }
 
+static uint64_t own_bytes(weft_engine *engine)
+{
+	struct weft_info info;
+	return weft_engine_info(engine, &info) < 0 ? 0 : info.memory_bytes;
+}
+
 static int measure_peers(struct info *info, weft_engine *engine, struct cmd_control *control, uint64_t before)
 {
 	struct info_memory *memory = &info->memory;
@@ -156,7 +162,7 @@ static int measure_peers(struct info *info, weft_engine *engine, struct cmd_cont
 		memory->engine_bytes = growth(before);
 		memory->measured = true;
 	}
-	uint64_t with_one = info_resident_bytes();
+	uint64_t with_one = info_resident_bytes(), own = own_bytes(engine);
 	for (i = 1; rc == 0 && i <= info->extra_peers; i++)
 		rc = add_peer(engine, control, memory, &peers[i]);
 	for (i = 1; rc == 0 && i <= info->extra_peers; i++)
@@ -164,6 +170,7 @@ static int measure_peers(struct info *info, weft_engine *engine, struct cmd_cont
 	if (rc == 0 && info->extra_peers) {
 		memory->peers = info->extra_peers;
 		memory->peer_bytes = (double)growth(with_one) / (double)info->extra_peers;
+		memory->own_peer_bytes = (double)(own_bytes(engine) - own) / (double)info->extra_peers;
 	}
 	free(peers);
 	return rc;
@@ -171,7 +178,7 @@ static int measure_peers(struct info *info, weft_engine *engine, struct cmd_cont
 
 static void read_engine(struct info *info, weft_engine *engine)
 {
-	if (weft_engine_info(engine, &info->engine) < 0)
+	if (weft_engine_info(engine, &info->engine) < 0 || weft_engine_config(engine, &info->effect) < 0)
 		return;
 	info->opened = true;
 	for (uint32_t i = 0; i < info->engine.rails && i < INFO_RAILS_MAX; i++) {

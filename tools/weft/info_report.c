@@ -83,34 +83,45 @@ static void print_rails(const struct info *info)
 	}
 }
 
-static void print_number(const char *name, uint64_t value, const char *default_text)
+static void print_setting(const char *name, uint64_t value, uint64_t given, const char *shown)
 {
-	if (value)
-		printf("  %-16s %" PRIu64 "\n", name, value);
-	else
-		printf("  %-16s %s\n", name, default_text);
+	char number[32];
+
+	snprintf(number, sizeof number, "%" PRIu64, value);
+	printf("  %-16s %s%s\n", name, shown ? shown : number, given ? "" : " (default)");
 }
 
-/* What weft_open() was given; where that was nothing, the default its header names. */
+/* What is in effect; what weft_open() was not given is a default. */
 static void print_config(const struct info *info)
 {
-	const struct weft_config *config = &info->config;
+	const struct weft_config *given = &info->config, *config = &info->effect;
+	const struct {
+		const char *name;
+		uint64_t value, given;
+	} times[] = {
+		{ "timeout", config->timeout_ns, given->timeout_ns },
+		{ "heartbeat", config->heartbeat_ns, given->heartbeat_ns },
+		{ "peer_limit", config->peer_limit_ns, given->peer_limit_ns },
+		{ "rail_limit", config->rail_limit_ns, given->rail_limit_ns },
+	};
+	char text[32];
 
-	puts("\nConfiguration");
-	printf("  %-16s %s\n", "provider", config->provider ? config->provider : "the best there is");
-	printf("  %-16s %s\n", "rails", config->rails ? config->rails : "all");
-	printf("  %-16s %s\n", "avoid", config->avoid ? config->avoid : "none");
-	print_number("max_rails", config->max_rails, "no limit");
-	print_number("max_workers", config->max_workers, "one a group");
-	print_number("max_transfers", config->max_transfers, "1024 (default)");
-	print_number("message_frames", config->message_frames, "64 a rail (default)");
-	print_number("max_message", config->max_message, "4 MiB (default)");
-	print_number("peer_window", config->peer_window, "8 MiB (default)");
-	print_number("piece_bytes", config->piece_bytes, "from the rails");
-	puts("  timeout          30 s (default)\n"
-	     "  heartbeat        500 ms (default)\n"
-	     "  peer_limit       3 s (default)\n"
-	     "  rail_limit       1 s (default)");
+	puts("\nConfiguration in effect");
+	printf("  %-16s %s\n", "provider", info->engine.provider);
+	printf("  %-16s %s\n", "rails", given->rails ? given->rails : "all");
+	printf("  %-16s %s\n", "avoid", given->avoid ? given->avoid : "none");
+	print_setting("max_transfers", config->max_transfers, given->max_transfers, NULL);
+	print_setting("message_frames", config->message_frames, given->message_frames, NULL);
+	print_setting("max_message", config->max_message, given->max_message,
+		      cmd_format_size(config->max_message, text, sizeof text));
+	print_setting("peer_window", config->peer_window, given->peer_window,
+		      cmd_format_size(config->peer_window, text, sizeof text));
+	print_setting("piece_bytes", config->piece_bytes, given->piece_bytes,
+		      config->piece_bytes ? cmd_format_size(config->piece_bytes, text, sizeof text) : "from the rails");
+	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+		snprintf(text, sizeof text, "%g s", (double)times[i].value / 1e9);
+		print_setting(times[i].name, times[i].value, times[i].given, text);
+	}
 }
 
 static void print_memory(const struct info *info)
@@ -128,7 +139,10 @@ static void print_memory(const struct info *info)
 	if (memory->measured)
 		printf("  %-50s %s\n", what, cmd_format_size(memory->engine_bytes, text, sizeof text));
 	if (memory->peers)
-		printf("  %-50s %s (over %" PRIu64 ")\n", "each further peer, resident",
+		printf("  %-50s %s\n", "each further peer, the engine's own",
+		       cmd_format_size((uint64_t)memory->own_peer_bytes, text, sizeof text));
+	if (memory->peers)
+		printf("  %-50s %s (over %" PRIu64 ")\n", "each further peer, resident, with the provider's part",
 		       cmd_format_size((uint64_t)memory->peer_bytes, text, sizeof text), memory->peers);
 	if (memory->why_not[0])
 		printf("  not measured further: %s\n", memory->why_not);
@@ -211,11 +225,30 @@ static void json_memory(const struct info *info, struct cmd_json *json)
 		cmd_json_null(json, "engine_resident_bytes");
 	cmd_json_number(json, "further_peers", memory->peers);
 	if (memory->peers)
+		cmd_json_real(json, "peer_own_bytes", memory->own_peer_bytes, 0);
+	if (memory->peers)
 		cmd_json_real(json, "peer_resident_bytes", memory->peer_bytes, 0);
 	else
 		cmd_json_null(json, "peer_resident_bytes");
 	if (memory->why_not[0])
 		cmd_json_text(json, "error", memory->why_not);
+	cmd_json_close(json, '}');
+}
+
+static void json_config(const struct info *info, struct cmd_json *json)
+{
+	const struct weft_config *config = &info->effect;
+
+	cmd_json_open(json, "config", '{');
+	cmd_json_number(json, "max_transfers", config->max_transfers);
+	cmd_json_number(json, "message_frames", config->message_frames);
+	cmd_json_number(json, "max_message", config->max_message);
+	cmd_json_number(json, "peer_window", config->peer_window);
+	cmd_json_number(json, "piece_bytes", config->piece_bytes);
+	cmd_json_number(json, "timeout_ns", config->timeout_ns);
+	cmd_json_number(json, "heartbeat_ns", config->heartbeat_ns);
+	cmd_json_number(json, "peer_limit_ns", config->peer_limit_ns);
+	cmd_json_number(json, "rail_limit_ns", config->rail_limit_ns);
 	cmd_json_close(json, '}');
 }
 
@@ -235,6 +268,7 @@ static void report_json(const struct info *info)
 		cmd_json_number(&json, "groups", info->engine.groups);
 		cmd_json_number(&json, "workers", info->engine.workers);
 		json_rails(info, &json);
+		json_config(info, &json);
 		json_memory(info, &json);
 	}
 	if (info->error[0])
