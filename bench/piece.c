@@ -17,12 +17,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { DEPTH = 16, SLOTS = 1024, EVENTS = 64, HOUR = 3600 };
+enum { SLOTS = 1024, EVENTS = 64, HOUR = 3600 };
 
 struct options {
 	const char *sim;
 	bool raw, json, call;
-	uint64_t pieces, page_bytes, pages;
+	uint64_t pieces, page_bytes, pages, depth, workers; /* 0 workers: driven by this thread */
 };
 
 struct pair {
@@ -44,13 +44,14 @@ static void check(int rc, const char *what)
 	exit(1);
 }
 
-static weft_engine *open_engine(void)
+static weft_engine *open_engine(uint32_t workers)
 {
 	struct weft_config config = WEFT_CONFIG_INIT;
 	weft_engine *engine;
 
 	config.provider = "simfab";
-	config.flags = WEFT_MANUAL_PROGRESS;
+	config.flags = workers ? 0 : WEFT_MANUAL_PROGRESS;
+	config.max_workers = workers;
 	/* Under valgrind minutes pass and the far side is not driven: nothing is to be heard of it. */
 	config.heartbeat_ns = config.peer_limit_ns = config.rail_limit_ns = HOUR * WEFT_SECOND;
 	config.timeout_ns = HOUR * WEFT_SECOND;
@@ -58,7 +59,7 @@ static weft_engine *open_engine(void)
 	return engine;
 }
 
-static void join(struct pair *pair)
+static void join(struct pair *pair, const struct options *options)
 {
 	static uint8_t blob[65536];
 	uint64_t deadline = fab_now_ns() + 60 * WEFT_SECOND;
@@ -73,7 +74,8 @@ static void join(struct pair *pair)
 	check(weft_remote_import(pair->near, pair->peer, blob, bytes, &pair->to), "weft_remote_import");
 	/* Past "up": what is left of opening paths must not be counted. */
 	for (uint64_t turn = 0; !info.up || turn < 20000; turn += info.up) {
-		weft_progress(pair->near);
+		if (!options->workers)
+			weft_progress(pair->near);
 		weft_progress(pair->far);
 		while (weft_queue_poll(pair->queue, &event, 1) > 0 ||
 		       weft_queue_poll(pair->far_queue, &event, 1) > 0)
@@ -90,15 +92,15 @@ static void open_pair(struct pair *pair, const struct options *options)
 	    mmap(NULL, 2 * pair->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pair->memory == MAP_FAILED)
 		check(-ENOMEM, "memory");
-	pair->near = open_engine();
-	pair->far = open_engine();
+	pair->near = open_engine((uint32_t)options->workers);
+	pair->far = open_engine(0);
 	check(weft_queue_open(pair->near, &pair->queue), "weft_queue_open");
 	check(weft_queue_open(pair->far, &pair->far_queue), "weft_queue_open");
 	check(weft_region_register(pair->near, pair->memory, pair->bytes, 0, &pair->from), "register");
 	check(weft_region_register(pair->far, pair->memory + pair->bytes, pair->bytes, WEFT_REMOTE_WRITE,
 				   &pair->target),
 	      "register");
-	join(pair);
+	join(pair, options);
 }
 
 static void close_pair(struct pair *pair)
@@ -119,7 +121,7 @@ static uint64_t run_weft(struct pair *pair, const struct options *options, uint6
 	struct weft_event event[EVENTS];
 
 	while (ended < transfers) {
-		while (submitted < transfers && submitted - ended < DEPTH) {
+		while (submitted < transfers && submitted - ended < options->depth) {
 			uint64_t at = submitted * options->pages % (SLOTS - options->pages + 1);
 
 			pages.from_index = pair->from_index + at;
@@ -127,8 +129,10 @@ static uint64_t run_weft(struct pair *pair, const struct options *options, uint6
 			check(weft_write_pages(pair->near, &pages, &op, NULL), "weft_write_pages");
 			submitted++;
 		}
-		weft_progress(pair->near);
-		int got = weft_queue_poll(pair->queue, event, EVENTS);
+		if (!options->workers)
+			weft_progress(pair->near);
+		int got = options->workers ? weft_queue_wait(pair->queue, event, EVENTS, WEFT_MILLISECOND)
+					   : weft_queue_poll(pair->queue, event, EVENTS);
 		check(got, "weft_queue_poll");
 		for (int i = 0; i < got; i++) {
 			ended += event[i].type == WEFT_EVENT_END;
@@ -145,7 +149,7 @@ static uint64_t measure_weft(const struct options *options, uint32_t *from, uint
 	uint64_t ns;
 
 	open_pair(&pair, options);
-	run_weft(&pair, options, 4 * DEPTH);
+	run_weft(&pair, options, 4 * options->depth);
 	ns = run_weft(&pair, options, options->pieces / options->pages);
 	close_pair(&pair);
 	return ns;
@@ -260,7 +264,8 @@ static int parse(int argc, char **argv, struct options *options)
 	static const struct option longs[] = { { "raw", 0, 0, 'r' },	   { "sim", 1, 0, 's' },
 					       { "pieces", 1, 0, 'n' },	   { "pages", 1, 0, 'p' },
 					       { "page-size", 1, 0, 'b' }, { "json", 0, 0, 'j' },
-					       { "call", 0, 0, 'c' },	   { 0 } };
+					       { "call", 0, 0, 'c' },	   { "depth", 1, 0, 'd' },
+					       { "workers", 1, 0, 'w' },   { 0 } };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -270,6 +275,10 @@ static int parse(int argc, char **argv, struct options *options)
 			options->sim = optarg;
 		else if (c == 'n')
 			options->pieces = strtoull(optarg, NULL, 0);
+		else if (c == 'w')
+			options->workers = strtoull(optarg, NULL, 0);
+		else if (c == 'd')
+			options->depth = strtoull(optarg, NULL, 0);
 		else if (c == 'p')
 			options->pages = strtoull(optarg, NULL, 0);
 		else if (c == 'b')
@@ -281,19 +290,24 @@ static int parse(int argc, char **argv, struct options *options)
 		else
 			return -1;
 	}
-	return optind == argc && options->pages && options->pages <= SLOTS && options->page_bytes ? 0 : -1;
+	return optind == argc && options->pages && options->depth && options->pages <= SLOTS &&
+		       options->page_bytes
+		   ? 0
+		   : -1;
 }
 
 int main(int argc, char **argv)
 {
 	struct options options = {
-		.sim = "null,copy=none", .pieces = 1000000, .pages = 64, .page_bytes = 65536
+		.sim = "null,copy=none", .pieces = 1000000, .pages = 64, .depth = 16, .page_bytes = 65536
 	};
 	static uint32_t from[SLOTS], to[SLOTS];
 	char why[256];
 
 	if (parse(argc, argv, &options) < 0) {
-		fputs("Usage: piece [--call] [--raw] [--sim SPEC] [--pieces N] [--pages N] [--page-size N] "
+		fputs("Usage: piece [--call] [--raw] [--workers N] [--sim SPEC] [--pieces N] [--pages N] "
+		      "[--depth N] "
+		      "[--page-size N] "
 		      "[--json]\n",
 		      stderr);
 		return 2;
@@ -312,8 +326,9 @@ int main(int argc, char **argv)
 	double each = options.pieces ? (double)ns / (double)options.pieces : 0;
 	if (options.json)
 		printf("{\"tool\": \"%s\", \"sim\": \"%s\", \"pieces\": %" PRIu64
-		       ", \"ns\": %.1f, \"simulated\": true}\n",
-		       options.raw ? "raw" : "weft", options.sim, options.pieces, each);
+		       ", \"ns\": %.1f, \"gbps\": %.1f, \"simulated\": true}\n",
+		       options.raw ? "raw" : "weft", options.sim, options.pieces, each,
+		       each > 0 ? (double)options.page_bytes * 8 / each : 0);
 	else
 		printf("%s over simulated NICs (%s): %.1f ns a %s\n", options.raw ? "raw" : "weft",
 		       options.sim, each, options.call ? "call" : "piece");
