@@ -14,7 +14,7 @@
 
 const char *const fault_name[FAULTS] = { "error",  "drop",  "delay",   "dup",	   "eagain", "rnr",
 					 "down",   "slow",  "dead",    "internal", "reg",    "overrun",
-					 "cancel", "peers", "regions", "reopen" };
+					 "cancel", "peers", "regions", "revoke",   "reopen" };
 
 static struct sim_control *control;
 static char control_path[64];

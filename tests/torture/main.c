@@ -42,11 +42,15 @@ static uint32_t parse_faults(char *list)
 
 	if (!strcmp(list, "none"))
 		return 0;
-	if (!strcmp(list, "all"))
-		return (1u << FAULTS) - 1;
 	for (char *item; (item = strsep(&list, ","));) {
+		bool without = *item == '-'; /* all,-drop */
 		uint32_t i = 0;
 
+		if (!strcmp(item, "all")) {
+			faults = (1u << FAULTS) - 1;
+			continue;
+		}
+		item += without;
 		while (i < FAULTS && strcmp(item, fault_name[i]))
 			i++;
 		if (i == FAULTS) {
@@ -56,7 +60,7 @@ static uint32_t parse_faults(char *list)
 			fprintf(stderr, "\n");
 			exit(2);
 		}
-		faults |= 1u << i;
+		faults = without ? faults & ~(1u << i) : faults | 1u << i;
 	}
 	return faults;
 }

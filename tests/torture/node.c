@@ -297,7 +297,8 @@ static void change_region(struct node *node)
 		return;
 	}
 	node->old_region[node->old_regions++] = old;
-	if (random_chance(&node->random, 30) && (rc = weft_region_revoke(node->engine, old)))
+	if (world.faults & 1u << FAULT_REVOKE && random_chance(&node->random, 30) &&
+	    (rc = weft_region_revoke(node->engine, old)))
 		fail(NULL, "weft_region_revoke said %s", weft_strerror(rc));
 	node_publish_regions(node);
 	atomic_fetch_add(&world.tally.region_changes, 1);
