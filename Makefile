@@ -2,7 +2,7 @@
 BUILD ?= build
 ARGS ?=
 
-.PHONY: all build bench test asan tsan install format clean setup help
+.PHONY: all build bench compare links test asan tsan install format clean setup help
 all: build
 
 help:
@@ -12,6 +12,8 @@ help:
 	@echo 'make build    build only: $(BUILD)/weft, libweft.so, libweft.a'
 	@echo 'make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan     the tests under ThreadSanitizer'
+	@echo 'make compare  weft against bare libfabric, UCX, MPI, iperf3, memcpy (ARGS=--quick, --json, "--svg FILE")'
+	@echo 'make links    how much of 32 shaped links over real TCP weft uses (needs root)'
 	@echo 'make install  install under PREFIX (default /usr/local), DESTDIR respected'
 
 setup:
@@ -23,6 +25,12 @@ build: setup
 
 bench: build
 	@$(BUILD)/weft bench $(ARGS)
+
+compare: build
+	@scripts/compare.py --build $(BUILD) $(ARGS)
+
+links: build
+	@bench/links.py --build $(BUILD) $(ARGS)
 
 check: build
 	@scripts/run-tests $(BUILD)

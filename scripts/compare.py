@@ -46,6 +46,9 @@ def paged_case(kit, provider, size):
 
     goal = 0.97 if size >= 65536 else 0.90 if size == 4096 else 1.0 if provider == "tcp" else None
     others = {"raw": (lambda: kit.bench("raw", provider, "--page-size", str(size))["gbps"], goal)}
+    if size <= 4096:
+        gathered = lambda: kit.bench("raw", provider, "--page-size", str(size), "--iovs", "4")["gbps"]  # noqa: E731
+        others["raw, 4 an op"] = (gathered, None)
     if size >= 4096 or provider == "shm":
         others["UCX put"] = (lambda: kit.ucx(provider, size)["gbps"], 1.2 if provider == "tcp" else None)
     others["MPI put"] = (lambda: kit.mpi(provider, size)["gbps"], None)
@@ -95,8 +98,15 @@ def simulated_case(kit, size, workers, goal):
     ways = {"%d worker%s" % (workers, "s" if workers > 1 else ""): weft("--workers", str(workers))}
     if workers == 1:
         ways["manual"] = weft("--manual")
-    return Case("paged write, %d core%s" % (workers, "s" if workers > 1 else ""), P5, size, "Gbit/s", ways,
+    return Case("paged, %d worker%s" % (workers, "s" if workers > 1 else ""), P5, size, "Gbit/s", ways,
                 {"line rate": (lambda: 3200.0, goal), "raw": (raw, None)})
+
+
+def one_process_case(kit, size, goal):
+    """Both ends in one process and one thread, the far one untouched: what a core drives when it has it for itself."""
+    weft = lambda: kit.piece(P5, size)["gbps"]  # noqa: E731
+    raw = lambda: kit.piece(P5, size, "--raw")["gbps"]  # noqa: E731
+    return Case("paged, one thread", P5, size, "Gbit/s", {"manual": weft}, {"line rate": (lambda: 3200.0, goal), "raw": (raw, None)})
 
 
 def cases(kit, quick):
@@ -110,6 +120,7 @@ def cases(kit, quick):
         for op in ("call",) if quick else ("send", "call"):
             for quantile in ("p50_us", "p99_us"):
                 yield latency_case(kit, provider, op, quantile)
+    yield one_process_case(kit, 65536, 0.971)
     yield simulated_case(kit, 65536, 1, 0.971)
     if not quick:
         yield simulated_case(kit, 16384, 2, 0.90)
@@ -178,7 +189,7 @@ def show(result):
     goal = "" if result["goal"] is None else "%s%.3g" % ("<= " if result["unit"] == "us" else ">= ", result["goal"])
     met = {None: "", True: "yes", False: "NO"}[result["met"]]
     provider = "p5 simulated" if result["simulated"] else result["provider"]
-    print("%-20s %-12s %-7s %10.3f %-10s %-10s %10.3f  %6.2f  (%5.2f .. %5.2f)  %6.2f  %-8s %s" %
+    print("%-20s %-12s %-7s %10.3f %-9s %-12s %10.3f  %6.2f  (%5.2f .. %5.2f)  %6.2f  %-8s %s" %
           (result["measure"], provider, NAMES[result["size"]], result["weft"], result["weft_mode"], result["other_name"],
            result["other"], result["ratio"], *result["spread"], result["ratio_of_best"], goal, met))
 
@@ -224,7 +235,7 @@ def main():
         print("\n".join("%-24s %s" % (key, value) for key, value in facts.items() if value is not None))
         for name, what in kit.missing.items():
             print("%-24s not compared: it needs %s" % (name, what))
-        print("\n%-20s %-12s %-7s %10s %-10s %-10s %10s  %6s  %-16s  %6s  %s" %
+        print("\n%-20s %-12s %-7s %10s %-9s %-12s %10s  %6s  %-16s  %6s  %s" %
               ("measure", "over", "size", "weft", "", "other", "", "ratio", "(spread)", "best", "goal, met"))
     results = []
     for case in cases(kit, options.quick):

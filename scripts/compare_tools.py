@@ -93,6 +93,11 @@ class Tools:
         command = [self.path("bench", program), "--json", "--seconds", str(self.seconds), "--region", str(REGION)]
         return last_json(run(command + self.where(provider) + list(arguments)))
 
+    def piece(self, provider, size, *arguments):
+        count = str(int(max(0.1, self.seconds) * 3e6 * 65536 / size))
+        command = [self.path("bench", "piece"), "--json", "--pieces", count, "--page-size", str(size)]
+        return last_json(run(command + self.where(provider) + list(arguments)))
+
     def ucx(self, provider, size, test="ucp_put_bw"):
         env = {"UCX_TLS": "tcp,self" if provider == "tcp" else "shm,self", "UCX_LOG_LEVEL": "error"}
         if provider == "tcp":
