@@ -350,6 +350,8 @@ static int on_turn(void *context, uint64_t now_ns)
 	struct wf_group *group = context;
 	int happened = 0;
 
+	/* What was submitted goes out before we look for what came in, and what that calls for right after. */
+	pump_channels(group);
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (group->seat[i].up)
 			happened += read_completions(group, &group->seat[i]);

@@ -131,6 +131,7 @@ static int begin(struct wf_transfer *transfer, weft_transfer *ret)
 	struct wf_group *home = transfer->peer ? transfer->peer->home : &transfer->engine->group[0];
 	weft_transfer id = transfer->id; /* once posted it is the worker's, and may be over */
 
+	atomic_store_explicit(&transfer->home, home, memory_order_relaxed);
 	/* Cannot be full: the inbox has room for a begin and a stop of every transfer there is. */
 	if (!wf_group_post(home, WF_NOTE_BEGIN, transfer, 0)) {
 		wf_transfer_abandon(transfer);
@@ -390,8 +391,10 @@ static int begin_children(struct wf_transfer *parent, struct wf_transfer **child
 	if (ret)
 		*ret = parent->id;
 	atomic_fetch_add(&parent->children_left, count);
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
 		parent->child[i] = children[i]->id;
+		atomic_store_explicit(&children[i]->home, children[i]->peer->home, memory_order_relaxed);
+	}
 	for (uint32_t i = 0; i < count; i++)
 		if (!wf_group_post(children[i]->peer->home, WF_NOTE_BEGIN, children[i], 0))
 			abort(); /* the inbox has room for every transfer there is */
@@ -609,17 +612,17 @@ static int cancel_children(struct weft_engine *engine, struct wf_transfer *paren
 int wf_submit_cancel(struct weft_engine *engine, weft_transfer id)
 {
 	struct wf_transfer *transfer = wf_transfer_find(engine, id);
-	struct wf_peer *peer;
 	uint64_t running = id >> 32 << 32;
+	struct wf_group *home;
 
 	if (!transfer)
 		return -ENOENT;
-	if (transfer->kind == WF_PARENT)
+	/* Read before the slot can change hands; used only if the exchange says that it did not. */
+	home = atomic_load_explicit(&transfer->home, memory_order_relaxed);
+	if (!home)
 		return cancel_children(engine, transfer, id);
-	/* Read before the state can change hands; used only if it did not. */
-	peer = transfer->peer;
 	if (!atomic_compare_exchange_strong(&transfer->state, &running, running | ECANCELED))
 		return -ENOENT;
-	wf_group_post(peer ? peer->home : &engine->group[0], WF_NOTE_STOP, transfer, id);
+	wf_group_post(home, WF_NOTE_STOP, transfer, id);
 	return 0;
 }

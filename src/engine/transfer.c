@@ -69,6 +69,7 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	/* 31 bits, so that an id can be told from any small number and never is 0. */
 	generation = (generation_of(atomic_load(&transfer->state)) + (UINT64_C(1) << 32)) & INT64_MAX;
 	transfer->id = generation | (uint32_t)(wf_pool_index(&engine->transfers, transfer) + 1);
+	atomic_store_explicit(&transfer->home, NULL, memory_order_relaxed);
 	transfer->item.take = end_take;
 	transfer->error_payload = NULL;
 	transfer->error = NULL;

@@ -70,6 +70,7 @@ struct wf_transfer {
 	/* generation << 32 | why it stops (0: it does not). One word, so that a late cancel cannot hit a successor. */
 	_Atomic uint64_t state;
 	weft_transfer id;
+	_Atomic(struct wf_group *) home; /* where a cancel goes; NULL: to the children. Groups outlive every transfer */
 	enum wf_transfer_kind kind;
 	weft_queue *queue; /* NULL: nobody wants to know */
 	uint64_t tag, deadline_ns;

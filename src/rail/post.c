@@ -98,6 +98,15 @@ int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, voi
 	return posted(rail, result);
 }
 
+int wf_rail_inject(struct wf_rail *rail, const void *buffer, size_t bytes, uint64_t target)
+{
+	ssize_t result = fi_inject(rail->ep, buffer, bytes, target);
+
+	if (!result)
+		rail->unrung = false;
+	return posted(rail, result);
+}
+
 int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes)
 {
 	wr->kind = WF_WR_RECEIVE;

@@ -11,6 +11,7 @@
 
 #define QUEUE_OPS_MAX   1024u     /* more in flight only adds latency on any link we know */
 #define WINDOW_OPS_MAX  256u
+#define OPEN_TRIES      64
 
 #define WINDOW_TIME_NS  UINT64_C(200000) /* bytes a link moves in so long cover its latency many times */
 
@@ -141,10 +142,14 @@ void wf_rail_shut(struct wf_rail *rail)
 
 int wf_rail_reopen(struct wf_rail *rail)
 {
-	int error;
+	int error = -FI_EBUSY;
 
-	wf_rail_shut(rail);
-	error = open_endpoint(rail);
+	/* shm names its file by process id and a running number, and a process that was killed leaves it behind: when ids
+	 * come round again the name is taken, and the next number is not. */
+	for (int i = 0; i < OPEN_TRIES && error == -FI_EBUSY; i++) {
+		wf_rail_shut(rail);
+		error = open_endpoint(rail);
+	}
 	if (error)
 		wf_rail_shut(rail);
 	return error;
@@ -185,7 +190,7 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 		failed(rail, "opening the domain", error);
 		goto fail;
 	}
-	error = open_endpoint(rail);
+	error = wf_rail_reopen(rail);
 	if (error)
 		goto fail;
 	*ret_rail = rail;

@@ -133,6 +133,8 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 /* 0, -EAGAIN (nothing was posted; read completions and try again) or another negative errno. */
 bool wf_rail_unrung(const struct wf_rail *rail); /* the last that was posted still waits for a post that rings */
 int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, void *desc, size_t bytes, uint64_t target);
+/* For up to inject_bytes: the buffer is ours again at once and nothing completes. */
+int wf_rail_inject(struct wf_rail *rail, const void *buffer, size_t bytes, uint64_t target);
 int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes);
 
 /* ---- completions (cq.c) ---- */
