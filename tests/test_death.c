@@ -163,6 +163,8 @@ static void stopped(void **state)
 	int status;
 
 	kill(pair.there.pid, SIGSTOP);
+	assert_int_equal(waitpid(pair.there.pid, &status, WUNTRACED), pair.there.pid); /* it has stopped */
+	assert_true(WIFSTOPPED(status));
 	write_to(pair.remote, 300, BYTES);
 	write_to(pair.remote, 301, 10);
 	for (uint64_t tag = 300; tag <= 301; tag++) {

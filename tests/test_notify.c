@@ -39,7 +39,7 @@ static void data_before_the_word(void **state)
 		struct peer_event ended;
 		struct weft_event event;
 
-		memset(pair.memory, 0, bytes);
+		landed_fill(pair.memory, bytes, ~i, 0);
 		peer_fill(&pair.there, pair.number, 0, bytes, 1000 + i);
 		peer_tell(&pair.there, COMMAND_WRITE, pair.number, 0, back, 0, bytes, i, 5000 + i);
 		wait_for_event(&pair.here, WEFT_EVENT_NOTIFY, 5000 + i, &event);

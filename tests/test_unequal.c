@@ -50,6 +50,7 @@ static void exercise(uint32_t here_rails, uint32_t there_rails)
 	    &pair.there,
 	    &(struct command){ .code = COMMAND_IMPORT, .bytes = (uint32_t)ours.bytes, .arg = { pair.back } },
 	    ours.data);
+	landed_fill(pair.memory, BYTES, 3, 0);
 	peer_fill(&pair.there, pair.number, 0, BYTES, 2);
 	peer_tell(&pair.there, COMMAND_WRITE, pair.number, 0, back, 0, BYTES, 5, 55);
 	struct weft_event event;
