@@ -43,7 +43,7 @@ static void data_before_the_word(void **state)
 		peer_fill(&pair.there, pair.number, 0, bytes, 1000 + i);
 		peer_tell(&pair.there, COMMAND_WRITE, pair.number, 0, back, 0, bytes, i, 5000 + i);
 		wait_for_event(&pair.here, WEFT_EVENT_NOTIFY, 5000 + i, &event);
-		assert_int_equal(pattern_differs(pair.memory, bytes, 1000 + i, 0), bytes);
+		assert_int_equal(landed_differs(pair.memory, bytes, 1000 + i, 0), bytes);
 		assert_true(event.peer == pair.peer);
 		assert_int_equal(event.bytes, 0);
 		weft_event_release(&event);

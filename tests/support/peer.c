@@ -1,6 +1,7 @@
 /* Starts, commands and ends peer processes. They run this same program, with --peer and a socket. */
 #include "support/peer.h"
 
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -119,12 +120,29 @@ void peer_stop(struct peer *peer)
 		fail_msg("the peer process ended with status %#x", status);
 }
 
+/* libfabric's shared memory is named after the process and outlives it when it is killed. */
+static void remove_leftovers(pid_t pid)
+{
+	char pattern[64];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "/dev/shm/%d:*", (int)pid);
+	if (glob(pattern, 0, NULL, &found))
+		return;
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		unlink(found.gl_pathv[i]);
+	globfree(&found);
+}
+
 void peer_kill(struct peer *peer)
 {
-	if (!peer->pid)
+	pid_t pid = peer->pid;
+
+	if (!pid)
 		return;
-	kill(peer->pid, SIGKILL);
+	kill(pid, SIGKILL);
 	reap(peer, LIMIT);
+	remove_leftovers(pid);
 }
 
 weft_peer peer_add(struct peer *peer, const struct blob *address)
