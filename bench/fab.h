@@ -89,10 +89,10 @@ void fab_warm(struct fab_load *load);
 /* Reads every completion queue once, as a target must. Returns entries seen. */
 uint64_t fab_attend(struct fab *fab);
 
-/* Told after every turn whether it did nothing: spins for 50 us, then sleeps a little at a time. */
+/* Told after every turn whether it did nothing: spins for a while, then sleeps a little at a time. */
 struct fab_idle {
 	unsigned turns;
-	uint64_t since_ns;
+	uint64_t since_ns, spin_ns; /* 0: 50 us */
 };
 void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing);
 

@@ -181,7 +181,7 @@ void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing)
 	now = fab_now_ns();
 	if (idle->turns == 16)
 		idle->since_ns = now;
-	if (now - idle->since_ns < SPIN_NS)
+	if (now - idle->since_ns < (idle->spin_ns ? idle->spin_ns : SPIN_NS))
 		return;
 	if (fab->wait_fd >= 0) {
 		struct fid *fid = &fab->rail[0].cq->fid;

@@ -136,6 +136,7 @@ void raw_side(const struct raw_options *options, int side)
 {
 	/* No loop here is without end, but what stands between us and the NIC may be. */
 	alarm((unsigned)options->seconds + 60);
+	prctl(PR_SET_TIMERSLACK, 1000); /* a sleep of 20 us is not one of 70 */
 	if (options->pin[side] >= 0) {
 		cpu_set_t set;
 

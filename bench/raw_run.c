@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #define WARM_NS UINT64_C(200000000)
+/* Two sides that both sleep when the other is late keep each other late: a round trip needs patience. */
+#define PATIENT_NS UINT64_C(2000000)
 enum { LOOK = 64, SAMPLES = 1 << 20 };
 
 struct side {
@@ -160,7 +162,7 @@ static void drive_pingpong(struct side *side, struct raw_result *result)
 	uint32_t *samples = malloc(SAMPLES * sizeof *samples);
 	uint64_t before = fab_now_ns(), now = before, warm = before + WARM_NS, count = 0;
 	uint64_t end = warm + (uint64_t)(options->seconds * 1e9);
-	struct fab_idle idle = { 0 };
+	struct fab_idle idle = { .spin_ns = PATIENT_NS };
 
 	if (!samples)
 		fab_check(-FI_ENOMEM, "memory");
@@ -229,7 +231,7 @@ static uint64_t count_wrong(struct side *side, uint64_t pages)
 /* Serves until there is something to hear. */
 static void attend(struct side *side, int fd)
 {
-	struct fab_idle idle = { 0 };
+	struct fab_idle idle = { .spin_ns = side->options->pingpong ? PATIENT_NS : 0 };
 
 	for (uint64_t turn = 0; turn % 256 || !pending(fd); turn++) {
 		if (!side->options->pingpong) {

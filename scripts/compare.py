@@ -42,11 +42,12 @@ class Case:
 
 def paged_case(kit, provider, size):
     def weft(*more):
-        return lambda: kit.weft(provider, "--op", "pages", "--page-size", str(size), *more)["gbps"]
+        count = str(min(64, tools.REGION // 16 // size))  # 16 operations in flight
+        return lambda: kit.weft(provider, "--op", "pages", "--page-size", str(size), "--pages", count, *more)["gbps"]
 
     goal = 0.97 if size >= 65536 else 0.90 if size == 4096 else 1.0 if provider == "tcp" else None
     others = {"raw": (lambda: kit.bench("raw", provider, "--page-size", str(size))["gbps"], goal)}
-    if size <= 4096:
+    if size <= 4096 and provider == "tcp":  # over shm several ranges complete before they are delivered
         gathered = lambda: kit.bench("raw", provider, "--page-size", str(size), "--iovs", "4")["gbps"]  # noqa: E731
         others["raw, 4 an op"] = (gathered, None)
     if size >= 4096 or provider == "shm":
@@ -80,12 +81,12 @@ def adjacent_case(kit, provider):
 
 def latency_case(kit, provider, op, quantile):
     def weft(*more):
-        return lambda: kit.weft(provider, "--op", op, "--size", "64", "--depth", "1", *more)[quantile]
+        return lambda: kit.once("weft", provider, "--op", op, "--size", "64", "--depth", "1", *more)[quantile]
 
     goal = 1.25 if op == "call" and quantile == "p50_us" else None
-    others = {"raw": (lambda: kit.bench("raw", provider, "--op", "pingpong")[quantile], goal)}
+    others = {"raw": (lambda: kit.once("bench", "raw", provider, "--op", "pingpong")[quantile], goal)}
     if quantile == "p50_us":
-        others["UCX tag"] = (lambda: kit.ucx(provider, 64, "tag_lat")[quantile], None)
+        others["UCX tag"] = (lambda: kit.once("ucx", provider, 64, "tag_lat")[quantile], None)
     return Case("%s latency %s" % (op, quantile[:3]), provider, 64, "us", {"threads": weft(), "manual": weft("--manual")},
                 others)
 
@@ -136,6 +137,7 @@ def measure(case, kit, rounds):
     contenders += [(name, run) for name, (run, _) in case.others.items() if not absent(kit, name)]
     samples = {name: [None] * rounds for name, _ in contenders}
     for i in range(rounds):
+        kit.round = i
         for name, run in contenders:
             try:
                 samples[name][i] = run()

@@ -63,6 +63,7 @@ class Tools:
 
     def __init__(self, build, seconds):
         self.build, self.seconds = build, seconds
+        self.round, self.kept = 0, {}
         self.missing = {}
         self.need("ucx_perftest", "UCX", "ucx-utils")
         self.need("iperf3", "iperf3", "iperf3")
@@ -72,6 +73,13 @@ class Tools:
     def need(self, program, name, package):
         if not shutil.which(program):
             self.missing[name] = "%s (apt-get install %s)" % (program, package)
+
+    def once(self, *key):
+        """Runs a method once a round: one run gives several quantiles."""
+        at = (self.round,) + key
+        if at not in self.kept:
+            self.kept[at] = getattr(self, key[0])(*key[1:])
+        return self.kept[at]
 
     def path(self, *parts):
         return os.path.join(self.build, *parts)
