@@ -241,9 +241,13 @@ static void mend(struct node *node, uint32_t other, uint64_t now)
 	from = world.node[other].published;
 	pthread_mutex_unlock(&world.lock);
 	if (!from.generation ||
-	    (link->peer && link->generation == from.generation && link->version == from.version))
+	    (link->peer && link->generation == from.generation && link->version == from.version &&
+	     !(link->down && link->revision != from.revision)))
 		return;
 	rc = follow(node, other, &from);
+	if (world.verbose)
+		fprintf(stderr, "%.3f n%u follows n%u: generation %u, revision %u: %d\n", (double)now / 1e9,
+			node->index, other, from.generation, from.revision, rc);
 	if (!rc)
 		return;
 	if (rc != -ESTALE && rc != -ENOENT && rc != -EHOSTDOWN && rc != -ENOMEM)
@@ -298,7 +302,7 @@ static void change_region(struct node *node)
 	}
 	node->old_region[node->old_regions++] = old;
 	if (world.faults & 1u << FAULT_REVOKE && random_chance(&node->random, 30) &&
-	    (rc = weft_region_revoke(node->engine, old)))
+	    (rc = weft_region_revoke(node->engine, old)) && rc != -EBUSY)
 		fail(NULL, "weft_region_revoke said %s", weft_strerror(rc));
 	node_publish_regions(node);
 	atomic_fetch_add(&world.tally.region_changes, 1);

@@ -3,17 +3,20 @@
 #include "torture.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #define BUCKET_NS UINT64_C(50000000)
+#define WATCHERS  16
 #define BUCKETS	  4096
 
 static _Atomic uint64_t lateness[BUCKETS];
 static _Atomic int watching;
-static pthread_t watcher;
+static pthread_t watcher[WATCHERS];
+static uint32_t watchers;
 
 uint64_t now_ns(void)
 {
@@ -74,9 +77,26 @@ bool pattern_is(const uint8_t *at, uint64_t bytes, uint64_t seed)
 	return !memcmp(at + i, &word, bytes - i);
 }
 
-static void *watch(void *unused)
+/* Lateness only grows while its bucket is current: several watchers write, the first one empties the next
+ * bucket. */
+static void note_lateness(uint64_t bucket, uint64_t late)
+{
+	uint64_t seen = atomic_load(&lateness[bucket % BUCKETS]);
+
+	while (late > seen && !atomic_compare_exchange_weak(&lateness[bucket % BUCKETS], &seen, late))
+		;
+}
+
+/* One for each CPU, on it: engines pin their workers. */
+static void *watch(void *argument)
 {
 	struct timespec nap = { .tv_nsec = 1000000 };
+	uintptr_t cpu = (uintptr_t)argument;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 
 	while (atomic_load(&watching)) {
 		uint64_t before = now_ns(), after, late;
@@ -84,34 +104,39 @@ static void *watch(void *unused)
 		nanosleep(&nap, NULL);
 		after = now_ns();
 		late = after - before - (uint64_t)nap.tv_nsec;
-		/* A delay counts for every bucket it covers; each bucket is emptied before its time comes. */
-		for (uint64_t at = before / BUCKET_NS; at <= after / BUCKET_NS; at++) {
-			if (late > atomic_load(&lateness[at % BUCKETS]))
-				atomic_store(&lateness[at % BUCKETS], late);
-			atomic_store(&lateness[(at + 1) % BUCKETS], 0);
-		}
+		/* A delay counts for every bucket it covers. Buckets come round after minutes: well before
+		 * that one is emptied. */
+		for (uint64_t at = before / BUCKET_NS; at <= after / BUCKET_NS; at++)
+			note_lateness(at, late);
+		if (!cpu)
+			atomic_store(&lateness[(after / BUCKET_NS + BUCKETS / 2) % BUCKETS], 0);
 	}
 	return NULL;
 }
 
 void watch_start(void)
 {
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
 	atomic_store(&watching, 1);
-	pthread_create(&watcher, NULL, watch, NULL);
+	watchers = cpus < 1 ? 1 : cpus > WATCHERS ? WATCHERS : (uint32_t)cpus;
+	for (uintptr_t i = 0; i < watchers; i++)
+		pthread_create(&watcher[i], NULL, watch, (void *)i);
 }
 
 void watch_stop(void)
 {
 	atomic_store(&watching, 0);
-	pthread_join(watcher, NULL);
+	for (uint32_t i = 0; i < watchers; i++)
+		pthread_join(watcher[i], NULL);
 }
 
 uint64_t watch_lateness(uint64_t since_ns)
 {
 	uint64_t last = now_ns() / BUCKET_NS, first = since_ns / BUCKET_NS, worst = 0;
 
-	if (last - first >= BUCKETS)
-		first = last - BUCKETS + 1;
+	if (last - first >= BUCKETS / 2)
+		first = last - BUCKETS / 2 + 1;
 	for (; first <= last; first++) {
 		uint64_t late = atomic_load(&lateness[first % BUCKETS]);
 
