@@ -179,6 +179,11 @@ int wf_handle_retire_idle(struct wf_handles *handles, uint64_t handle)
 	return 0;
 }
 
+uint32_t wf_handle_references(struct wf_handles *handles, uint64_t handle)
+{
+	return (uint32_t)(atomic_load(&slot_of(handles, handle)->state) & REFERENCES);
+}
+
 void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *context), void *context)
 {
 	uint32_t slots;

@@ -36,6 +36,8 @@ void wf_handle_put(struct wf_handles *handles, uint64_t handle);
 void *wf_handle_retire(struct wf_handles *handles, uint64_t handle);
 /* The same, but only when nobody but the owner holds a reference: -EBUSY otherwise, -ENOENT when not live. */
 int wf_handle_retire_idle(struct wf_handles *handles, uint64_t handle);
+/* How many hold it, the owner included. For one who holds a reference. */
+uint32_t wf_handle_references(struct wf_handles *handles, uint64_t handle);
 /* Calls fn for every live object, which is referenced meanwhile. */
 void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *context), void *context);
 /* At the very end, on the only thread left: fn, then release, for every object that still has references, live or not. */

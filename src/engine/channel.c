@@ -228,7 +228,7 @@ static void inbound_take(struct wf_item_event *item, struct weft_event *event)
 	event->transfer = inbound->transfer;
 	event->bytes = inbound->bytes;
 	event->data = inbound->data;
-	event->call = inbound->type == WF_MESSAGE_CALL ? inbound->call : 0;
+	event->call = inbound->type == WF_MESSAGE_CALL ? wf_call_token(inbound->call, inbound->their_epoch) : 0;
 	event->owner = &inbound->payload;
 }
 
@@ -257,6 +257,7 @@ static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_fra
 	inbound->status = frame->status;
 	inbound->type = frame->type;
 	inbound->epoch = atomic_load(&peer->epoch);
+	inbound->their_epoch = peer->their_epoch;
 	return inbound;
 }
 

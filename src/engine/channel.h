@@ -36,13 +36,21 @@ struct wf_inbound {
 	uint64_t bytes, tag, call;
 	uint64_t event_tag;   /* REPLY: the call's */
 	weft_transfer transfer;
-	uint32_t epoch;
+	uint32_t epoch, their_epoch;
 	int status;
 	uint8_t type;
 	bool pooled;
 	enum weft_event_type event_type;
 	uint8_t data[]; /* bytes */
 };
+
+/* What the application gets for a call: the caller's number for it with a mark of the connection it came in, in bits a
+ * slot number never uses. A reply after the peer came back as someone else goes to nobody. */
+#define WF_CALL_MARK (UINT64_C(0xfff) << 20)
+static inline uint64_t wf_call_token(uint64_t call, uint32_t their_epoch)
+{
+	return (call & ~WF_CALL_MARK) | ((uint64_t)their_epoch << 20 & WF_CALL_MARK);
+}
 
 struct wf_channel {
 	/* out */

@@ -127,8 +127,8 @@ static int open_pools(struct weft_engine *engine)
 
 		slot->engine = engine;
 		slot->id = i + 1;
-		/* Nobody can name generation 0. */
-		atomic_store(&slot->state, WF_STOP_DONE);
+		/* Generations start elsewhere in every engine, so that one's numbers mean nothing to another. */
+		atomic_store(&slot->state, (engine->incarnation & 0x3fffffff) << 32 | WF_STOP_DONE);
 	}
 	if (!error)
 		error = wf_pool_init(&engine->inbounds, INBOUND_POOL, INBOUND_BYTES);

@@ -330,16 +330,16 @@ static void pump_channels(struct wf_group *group)
 }
 
 /* Every rail pulls what it has room for, another one first each time. */
-static int give_turns(struct wf_group *group, bool busy)
+static int give_turns(struct wf_group *group)
 {
 	uint32_t at = group->turn++ % group->seats;
-	int happened = 0, share;
+	int happened = 0, level;
 
 	if (wf_list_empty(&group->runnable))
 		return 0;
-	share = wf_stripe_share(group, busy);
+	level = wf_stripe_level(group);
 	for (uint32_t i = 0; i < group->seats && !wf_list_empty(&group->runnable); i++) {
-		happened += wf_stripe_seat(group, &group->seat[at], share);
+		happened += wf_stripe_seat(group, &group->seat[at], level);
 		at = at + 1 == group->seats ? 0 : at + 1;
 	}
 	return happened;
@@ -356,7 +356,7 @@ static int on_turn(void *context, uint64_t now_ns)
 		if (group->seat[i].up)
 			happened += read_completions(group, &group->seat[i]);
 	pump_channels(group);
-	happened += give_turns(group, happened || group->on_nic);
+	happened += give_turns(group);
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (group->seat[i].doomed)
 			wf_seat_reset(&group->seat[i]);

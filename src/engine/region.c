@@ -151,11 +151,24 @@ int wf_region_revoke(struct weft_engine *engine, weft_region handle)
 
 	if (!region)
 		return -ENOENT;
-	if (atomic_exchange(&region->revoked, 1)) {
+	/* Sequentially consistent with find_ends(): either it sees the change or we see its reference. The owner and we
+	 * hold one each. */
+	error = atomic_exchange(&region->changing, 1) ? -EBUSY : 0;
+	if (!error && wf_handle_references(&engine->regions, handle) > 2) {
+		atomic_store(&region->changing, 0);
+		error = -EBUSY;
+	}
+	if (!error && atomic_exchange(&region->revoked, 1)) {
+		atomic_store(&region->changing, 0);
+		error = -EALREADY;
+	}
+	if (error) {
 		wf_handle_put(&engine->regions, handle);
-		return -EALREADY;
+		return error;
 	}
 	error = wf_engine_control(engine, revoke_on, region);
+	if (error != -ETIMEDOUT)
+		atomic_store(&region->changing, 0);
 	if (error != -ETIMEDOUT)
 		wf_handle_put(&engine->regions, handle);
 	if (error)

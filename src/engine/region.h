@@ -18,6 +18,7 @@ struct wf_region {
 	uint32_t access;
 	uint64_t groups; /* bit g: its rails are near; all for host memory */
 	_Atomic int revoked;
+	_Atomic int changing; /* its registrations are being replaced: not to be used just now */
 	struct wf_rail_memory memory[]; /* by rail index; each written by the worker that owns the rail */
 };
 

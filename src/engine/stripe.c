@@ -9,9 +9,10 @@
 #include "engine/peer.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #define BATCH        32         /* posts a rail's turn; the last one rings */
-#define BUSY_SHARE   16         /* at least, while the rails are busy */
+#define BATCH_LEAST  4
 #define LOOK_AT      64         /* lanes a rail passes over in a turn */
 #define LANE_QUANTUM (1u << 20) /* bytes before the next peer's turn */
 
@@ -316,24 +317,32 @@ static uint64_t units_at_hand(const struct wf_group *group, uint64_t enough)
 		const struct wf_part *part = wf_container(link, struct wf_part, link);
 		uint64_t next = atomic_load_explicit(&part->transfer->next_unit, memory_order_relaxed);
 
+		if (part->again || part->spare || atomic_load_explicit(&part->transfer->spares, memory_order_relaxed))
+			units += group->seats; /* pieces that came back: one for each rail, whoever is first */
 		units += part->end - part->next + (next < part->transfer->units ? part->transfer->units - next : 0);
 		looked++;
 	}
 	return units;
 }
 
-/* A full batch while there is work for every rail; else each takes its share, so that all of them finish together. While
- * the rails are busy anyway a few more at a time are cheaper, and as good. */
-int wf_stripe_share(const struct wf_group *group, bool busy)
+/* Up to which number of operations each rail is filled this turn: what is in flight and what there is, spread evenly. A
+ * slow rail's queue stays above it and takes nothing, a fast one's falls below: still pull, but nobody runs dry while
+ * others hold more than their share. */
+int wf_stripe_level(const struct wf_group *group)
 {
-	uint64_t enough = (uint64_t)BATCH * group->seats, share;
+	uint64_t enough = (uint64_t)BATCH * group->seats;
 
 	if (group->seats == 1)
-		return BATCH;
-	share = (units_at_hand(group, enough) + group->seats - 1) / group->seats;
-	if (busy && share < BUSY_SHARE)
-		return BUSY_SHARE;
-	return (int)(share < 1 ? 1 : least(share, BATCH));
+		return INT_MAX;
+	return (int)((group->on_nic + units_at_hand(group, enough) + group->seats - 1) / group->seats);
+}
+
+/* Room for a few at least, or the rail is passed over: batches are cheaper. */
+static int room_below(const struct wf_seat *seat, int level)
+{
+	int lacks = level - (int)least(seat->ops, INT_MAX);
+
+	return lacks <= 0 || (seat->ops && lacks < BATCH_LEAST && lacks < level / 2) ? 0 : (int)least((uint64_t)lacks, BATCH);
 }
 
 static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *batch, int share)
@@ -408,13 +417,13 @@ static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
 	return sent;
 }
 
-int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int share)
+int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level)
 {
 	struct batch batch;
 	uint64_t bytes = 0, now = wf_group_now(group);
-	int sent, error;
+	int sent, error, share = room_below(seat, level);
 
-	if (!atomic_load_explicit(&seat->up, memory_order_relaxed))
+	if (!share || !atomic_load_explicit(&seat->up, memory_order_relaxed))
 		return 0;
 	if (wf_list_empty(&group->runnable))
 		return 0;

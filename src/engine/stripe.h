@@ -7,9 +7,9 @@
 #define WF_PART_QUANTUM (1u << 20) /* bytes of a transfer before the turn of the peer's next one */
 
 /* stripe.c */
-/* Gives a rail its turn, to post up to share pieces: how many it posted. The share is the same for all rails in a turn. */
-int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int share);
-int wf_stripe_share(const struct wf_group *group, bool busy); /* something must be runnable */
+/* Gives a rail its turn, to post until it has level operations in flight: how many it posted. */
+int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level);
+int wf_stripe_level(const struct wf_group *group); /* the same for all rails in a turn; something must be runnable */
 
 /* part.c */
 void wf_part_start(struct wf_group *group, struct wf_transfer *transfer);

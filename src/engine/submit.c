@@ -67,6 +67,8 @@ static int find_ends(struct weft_engine *engine, struct wf_slice *slice, weft_re
 				    .remote = wf_handle_get(&engine->remotes, remote) };
 	if (!slice->region || !slice->remote)
 		return -ENOENT;
+	if (atomic_load(&slice->region->changing))
+		return -EBUSY;
 	if (atomic_load_explicit(&slice->remote->revoked, memory_order_relaxed))
 		return -ESTALE;
 	if (!(slice->remote->access & access))

@@ -335,9 +335,16 @@ void wf_transfer_begin(struct wf_transfer *transfer)
 	case WF_READ:
 		start_parts(transfer);
 		break;
+	case WF_REPLY:
+		if (transfer->message.call != wf_call_token(transfer->message.call, peer->their_epoch)) {
+			wf_transfer_end(transfer, -ESTALE);
+			break;
+		}
+		transfer->message.call &= ~WF_CALL_MARK;
+		queue_message(transfer);
+		break;
 	case WF_SEND:
 	case WF_CALL:
-	case WF_REPLY:
 	case WF_INTERNAL:
 		queue_message(transfer);
 		break;

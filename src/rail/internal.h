@@ -28,6 +28,7 @@ struct wf_rail {
 	struct fid_av *av;
 	struct fid_eq *eq;
 	uint64_t rma_flags; /* FI_DELIVERY_COMPLETE where it must be asked for */
+	uint64_t immediate_flags; /* for writes that carry one */
 	uint32_t receive_frames;
 	bool unrung; /* the last post carried FI_MORE */
 	bool needs_local;

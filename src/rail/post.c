@@ -50,7 +50,7 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 	};
 	ssize_t (*submit)(struct fid_ep *, const struct fi_msg_rma *, uint64_t) =
 		run->read ? rail->ep->rma->readmsg : rail->ep->rma->writemsg;
-	uint64_t flags = FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? FI_REMOTE_CQ_DATA : 0);
+	uint64_t flags = FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? rail->immediate_flags : 0);
 
 	remote[0].key = run->key;
 	for (int i = 0; i < count; i++) {

@@ -76,6 +76,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	limits->close_quiesces = quirks->close_quiesces;
 	limits->immediate = info->domain_attr->cq_data_size >= 4;
 	rail->rma_flags = limits->delivery_complete && !quirks->delivery_implied ? FI_DELIVERY_COMPLETE : 0;
+	rail->immediate_flags = FI_REMOTE_CQ_DATA | (quirks->immediate_needs_delivery ? FI_DELIVERY_COMPLETE : 0);
 	rail->needs_local = info->domain_attr->mr_mode & FI_MR_LOCAL;
 }
 
