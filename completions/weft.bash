@@ -31,6 +31,14 @@ _weft() {
 		mapfile -t COMPREPLY < <(compgen -W "p5 p5en p6-b200 p6-b300" -- "$word")
 		return
 		;;
+	--kill-rail | --revive-rail)
+		mapfile -t COMPREPLY < <(compgen -W "0@1s 0@3s 3@1s 3@3s" -- "$word")
+		return
+		;;
+	--rail-limit | --peer-limit)
+		mapfile -t COMPREPLY < <(compgen -W "100ms 300ms 1s 3s" -- "$word")
+		return
+		;;
 	--xml | --svg | --groups)
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 		return

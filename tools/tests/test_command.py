@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -19,6 +20,8 @@ WEFT = "weft"
 LIMIT = 120  # seconds for anything at all: under sanitizers, on a busy machine
 KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
         "utilization", "mops", "p50_us", "p99_us", "cpu_s", "verified", "simulated", "rail"}
+PHASE_KEYS = {"name", "nics_down", "seconds", "gbps", "line_gbps", "utilization", "second_half_gbps",
+              "second_half_utilization"}
 RAIL_KEYS = {"name", "bytes", "gbps", "share", "errors", "retries"}
 SHORT = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--pages", "8", "--depth", "8"]
 SHORT_CONTIGUOUS = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--depth", "8"]
@@ -305,6 +308,52 @@ class Sim(Case):
             run = weft("bench", "--sim", spec)
             self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
             self.assertIn("--sim", run.stderr)
+
+    def test_kill_rail(self):
+        """The run goes on without a link and with it again; what arrived is right."""
+        result = self.result("--sim", "p5,nics=4,rate=1G", "--kill-rail", "1@800ms", "--revive-rail", "1@1800ms",
+                             "--duration", "3s", "--region", "64M", "--pages", "16", "--depth", "8")
+        self.assertEqual(set(result), KEYS | {"phases", "rails_down", "rails_up", "rail_events"})
+        self.assertIs(result["verified"], True)
+        self.assertIs(result["simulated"], True)
+        self.assertEqual([phase["name"] for phase in result["phases"]], ["before", "down", "after"])
+        self.assertEqual([phase["line_gbps"] for phase in result["phases"]], [4, 3, 4])
+        for phase in result["phases"]:
+            self.assertEqual(set(phase), PHASE_KEYS)
+            self.assertGreater(phase["gbps"], 0)
+
+    def test_kill_rail_table(self):
+        run = weft("bench", "--sim", "p5,nics=4,rate=1G,copy=none", "--kill-rail", "1@200ms",
+                   "--kill-rail", "2@200ms", "--revive-rail", "1@800ms", "--duration", "2s", "--quiet",
+                   "--rail-limit", "50ms", "--peer-limit", "5s")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        for word in ("rail limit    50 ms", "link          rdmap80s0 (NIC 1) down at 0.200 s", "(simulated)", "goal"):
+            self.assertIn(word, run.stdout)
+        self.assertRegex(run.stdout, r"(?m)^  down +2 .*\n  down +1 ")
+
+    def test_kill_rail_own_control_file(self):
+        """The user's own control file is used, and left without our rules."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "faults")
+            run = weft("bench", "--sim", f"p5,nics=2,rate=1G,control={path}", "--kill-rail", "0@100ms", "--duration",
+                       "400ms", "--json")
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            self.assertEqual(weft("sim", "faults", path).stdout, "")
+
+    def test_kill_rail_wrong(self):
+        for words, named in ((["--kill-rail", "3@1s"], "--sim"), (["--sim", "p5", "--kill-rail", "3"], "3@1s"),
+                             (["--sim", "p5,nics=2", "--kill-rail", "3@1s"], "no NIC 3"),
+                             (["--sim", "p5", "--revive-rail", "3@1s"], "not down"),
+                             (["--sim", "p5", "--kill-rail", "3@1s", "--kill-rail", "3@2s"], "already"),
+                             (["--sim", "p5,nics=1", "--kill-rail", "0@1s"], "one must stay"),
+                             (["--sim", "p5", "--kill-rail", "3@1s", "--duration", "1s"], "--duration"),
+                             (["--sim", "p5", "--kill-rail", "3@1s", "--ops", "5"], "--ops"),
+                             (["--sim", "p5", "--kill-rail", "3@1s", "--csv"], "--csv"),
+                             (["--sim", "p5", "--kill-rail", "3@1s", "host-a"], "HOST"),
+                             (["--rail-limit", "0"], "--rail-limit")):
+            run = weft("bench", *words)
+            self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
+            self.assertIn(named, run.stderr, words)
 
     def test_info(self):
         info = json.loads(weft("info", "--sim", "p5,nics=8", "--peers", "2", "--json").stdout)

@@ -25,6 +25,8 @@ static const struct bench_params good = {
 	.depth = 16,
 	.seed = 1,
 	.timeout_ns = SECOND,
+	.rail_limit_ns = SECOND / 10,
+	.peer_limit_ns = 2 * SECOND,
 	.provider = "tcp",
 	.rails = "4",
 };

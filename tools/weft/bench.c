@@ -37,12 +37,22 @@ static int be_peer(const struct bench_options *options)
 static int set_up_sim(struct bench_options *options)
 {
 #ifdef HAVE_SIM
+	static struct bench_faults faults;
+	static char with_control[4096];
 	char why[256] = "";
 	struct sim_spec spec;
 
 	if (!options->sim)
 		return CMD_OK;
-	if (wf_sim_setup(options->sim, why, sizeof why) < 0) {
+	if (options->schedule.count) {
+		options->faults = &faults;
+		if (bench_faults_open(&faults, &options->schedule, options->duration_ns, options->sim,
+				      with_control, sizeof with_control, why, sizeof why) < 0) {
+			fprintf(stderr, "weft bench: --sim %s: %s\n", options->sim, why);
+			return CMD_USAGE;
+		}
+	}
+	if (wf_sim_setup(options->faults ? with_control : options->sim, why, sizeof why) < 0) {
 		fprintf(stderr, "weft bench: --sim %s: %s\n", options->sim, why);
 		return CMD_USAGE;
 	}
@@ -69,10 +79,11 @@ int weft_cmd_bench(int argc, char **argv)
 	if (options.is_peer)
 		return be_peer(&options);
 	rc = set_up_sim(&options);
-	if (rc != CMD_OK)
-		return rc;
-	if (options.is_listener)
+	if (rc == CMD_OK && options.is_listener)
 		return bench_listen(&options);
-	bench_drive(&options, &summary);
-	return bench_report(&summary);
+	if (rc == CMD_OK)
+		bench_drive(&options, &summary);
+	if (options.faults)
+		bench_faults_close(options.faults);
+	return rc == CMD_OK ? bench_report(&summary) : rc;
 }

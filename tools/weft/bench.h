@@ -9,7 +9,9 @@
 #define WEFT_TOOLS_BENCH_H
 
 #include "control.h"
+#include "bench_faults.h"
 #include "histogram.h"
+#include "json.h"
 #include "pattern.h"
 #include "slots.h"
 #include "transport.h"
@@ -32,8 +34,9 @@ struct bench_params {
 	uint64_t pages;	     /* slots an operation; 1 but for pages and scatter */
 	uint64_t slots;	     /* of the peer's region and of the driver's */
 	uint64_t depth, seed, timeout_ns, workers;
-	char provider[32];	    /* what the driver opened */
-	char rails[CMD_RAILS_TEXT]; /* what the driver was told, for a peer on the same host */
+	uint64_t rail_limit_ns, peer_limit_ns; /* 0: the engine's default */
+	char provider[32];		       /* what the driver opened */
+	char rails[CMD_RAILS_TEXT];	       /* what the driver was told, for a peer on the same host */
 	char avoid[CMD_RAILS_TEXT];
 };
 
@@ -47,7 +50,10 @@ struct bench_options {
 	bool size_given, page_size_given, pages_given, region_given, depth_given, duration_given, rails_given;
 	uint64_t size, page_size, pages, region, duration_ns, warmup_ns, ops;
 	const char *sim;
-	const char *not_verified; /* why nothing is checked */
+	struct cmd_strings kill, revive;
+	struct bench_schedule schedule;
+	struct bench_faults *faults; /* NULL: no link goes down on purpose */
+	const char *not_verified;    /* why nothing is checked */
 	enum bench_format format;
 };
 
@@ -78,7 +84,7 @@ struct bench_summary {
 	struct bench_rail rail[BENCH_RAILS_MAX];
 	uint64_t line_bps; /* of the slower side; 0: not known */
 	uint64_t ops, bytes, ns, cpu_ns, peer_cpu_ns;
-	uint64_t failed_ops;
+	uint64_t failed_ops, rails_down, rails_up; /* the latter two: events */
 	bool have_result, interrupted;
 	struct bench_result result;
 	struct cmd_histogram latency;
@@ -88,6 +94,8 @@ struct bench_summary {
 /* bench_options.c: 0, CMD_OPTIONS_HELP, or -1 with everything said. */
 int bench_options_read(int argc, char **argv, struct bench_options *ret_options);
 void bench_params_describe(const struct bench_params *params, char *text, size_t room);
+/* Time limits that were asked for. */
+void bench_limits_config(const struct bench_params *params, struct weft_config *config);
 /* Room for the messages of this benchmark, when the engine's defaults are too small for them. */
 void bench_message_config(const struct bench_params *params, struct weft_config *config);
 
@@ -121,6 +129,10 @@ int bench_listen(const struct bench_options *options);
 
 /* bench_drive.c: connects, runs, verifies. The summary says how it went. */
 void bench_drive(const struct bench_options *options, struct bench_summary *ret_summary);
+
+/* bench_phases.c: what --kill-rail shows; only with options->faults. */
+void bench_phases_print(const struct bench_summary *summary);
+void bench_phases_json(const struct bench_summary *summary, struct cmd_json *json);
 
 /* bench_report.c: prints the end; the exit status. */
 int bench_report(const struct bench_summary *summary);

@@ -103,6 +103,7 @@ static int open_engine(struct drive *drive)
 	if (rc < 0)
 		return fail(drive, rc, "%s", why);
 	cmd_transport_config(&options, &drive->transport, &config);
+	bench_limits_config(&drive->params, &config);
 	if (bench_op_is_message(drive->params.op))
 		bench_message_config(&drive->params, &config);
 	if (drive->params.depth > 512)
@@ -222,6 +223,24 @@ static void read_rails(struct drive *drive, struct bench_rail *rails)
 	}
 }
 
+/* A link nothing goes over can go down unnoticed: that would measure nothing. */
+static int arm_faults(struct drive *drive, const struct bench_rail *rails)
+{
+	struct bench_faults *faults = drive->load.faults = drive->options->faults;
+
+	for (uint32_t i = 0; faults && i < faults->schedule->count; i++) {
+		uint32_t at = 0;
+		while (at < drive->summary->rails && strcmp(rails[at].name, faults->nic_name[i]) != 0)
+			at++;
+		if (at == drive->summary->rails)
+			return fail(
+			    drive, -EINVAL,
+			    "--kill-rail: NIC %u (%s) is not among the rails that --rails and --avoid leave",
+			    faults->schedule->fault[i].nic, faults->nic_name[i]);
+	}
+	return 0;
+}
+
 static int measure(struct drive *drive)
 {
 	const struct bench_options *options = drive->options;
@@ -243,6 +262,9 @@ static int measure(struct drive *drive)
 		return fail_control(drive, rc);
 	load->progress.shown = shown;
 	read_rails(drive, before);
+	rc = arm_faults(drive, before);
+	if (rc < 0)
+		return rc;
 	uint64_t cpu = bench_cpu_ns();
 	rc = bench_load_run(load, options->duration_ns, options->ops);
 	summary->cpu_ns = bench_cpu_ns() - cpu;
@@ -255,6 +277,8 @@ static int measure(struct drive *drive)
 	summary->ops = load->ended;
 	summary->bytes = load->bytes;
 	summary->failed_ops = load->failed;
+	summary->rails_down = load->rails_down;
+	summary->rails_up = load->rails_up;
 	summary->ns = load->last_ns - load->start_ns;
 	summary->interrupted = bench_interrupted != 0;
 	return rc < 0 ? fail(drive, rc, "%s", load->error) : 0;

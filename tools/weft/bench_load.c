@@ -212,6 +212,21 @@ static void take_end(struct bench_load *load, const struct weft_event *event, ui
 	cmd_histogram_add(load->latency, now - flight->start_ns);
 }
 
+static void take_rail(struct bench_load *load, const struct weft_event *event, uint64_t now)
+{
+	bool up = event->type == WEFT_EVENT_RAIL_UP;
+	const char *rail = event->error ? event->error->rail : "";
+
+	*(up ? &load->rails_up : &load->rails_down) += 1;
+	if (load->faults)
+		bench_faults_rail(load->faults, now - load->start_ns, up, rail);
+	if (!load->progress.shown)
+		return;
+	bench_progress_clear(&load->progress);
+	fprintf(stderr, "weft bench: a rail %s: %s %s\n", up ? "is back" : "failed and is being reopened",
+		rail, event->error ? event->error->text : "");
+}
+
 static void take_event(struct bench_load *load, struct weft_event *event, uint64_t now)
 {
 	switch (event->type) {
@@ -228,12 +243,7 @@ static void take_event(struct bench_load *load, struct weft_event *event, uint64
 		break;
 	case WEFT_EVENT_RAIL_DOWN:
 	case WEFT_EVENT_RAIL_UP:
-		if (!load->progress.shown)
-			break;
-		bench_progress_clear(&load->progress);
-		fprintf(stderr, "weft bench: a rail %s: %s %s\n",
-			event->type == WEFT_EVENT_RAIL_UP ? "is back" : "failed and is being reopened",
-			event->error ? event->error->rail : "", event->error ? event->error->text : "");
+		take_rail(load, event, now);
 		break;
 	default:
 		break;
@@ -307,15 +317,27 @@ int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns)
 	return load->broken ? -EHOSTUNREACH : 0;
 }
 
+static void turn_links(struct bench_load *load, uint64_t since_ns)
+{
+	char why[256];
+
+	if (load->stopping)
+		bench_faults_end(load->faults, since_ns, load->bytes);
+	else if (bench_faults_turn(load->faults, since_ns, load->bytes, why, sizeof why) < 0)
+		broke(load, "a link could not be changed: %s", why);
+}
+
 int bench_load_run(struct bench_load *load, uint64_t duration_ns, uint64_t max_ops)
 {
 	uint64_t now = cmd_now_ns(), start = now, drain_by = UINT64_MAX;
 
 	load->stopping = load->broken = false;
-	load->posted = load->ended = load->failed = load->bytes = 0;
+	load->posted = load->ended = load->failed = load->bytes = load->rails_down = load->rails_up = 0;
 	load->start_ns = load->last_ns = start;
 	cmd_histogram_reset(load->latency);
 	bench_progress_start(&load->progress, start);
+	if (load->faults)
+		bench_faults_start(load->faults);
 	while (!load->deaf && (!load->stopping || load->idle_count < load->params->depth)) {
 		while (!load->stopping && load->idle_count && (!max_ops || load->posted < max_ops) &&
 		       submit(load))
@@ -324,6 +346,8 @@ int bench_load_run(struct bench_load *load, uint64_t duration_ns, uint64_t max_o
 		look_around(load, now);
 		if (now - start >= duration_ns || (max_ops && load->posted >= max_ops))
 			load->stopping = true;
+		if (load->faults)
+			turn_links(load, now - start);
 		if (load->stopping && drain_by == UINT64_MAX)
 			drain_by = now + load->params->timeout_ns + GRACE_NS;
 		if (now > drain_by) {

@@ -24,6 +24,7 @@ struct bench_load {
 	weft_remote remote; /* the peer's */
 	struct bench_memory memory;
 	struct bench_progress progress;
+	struct bench_faults *faults; /* NULL: none in this phase */
 
 	struct cmd_slots slots; /* of the destination */
 	uint32_t *map;		/* for each destination slot: what it should hold */
@@ -36,6 +37,7 @@ struct bench_load {
 
 	/* of the phase that runs */
 	uint64_t posted, ended, failed, bytes, start_ns, last_ns, alive_ns, looked_ns;
+	uint64_t rails_down, rails_up; /* events */
 	struct cmd_histogram *latency;
 	struct cmd_verdict replies; /* what callers found in their replies */
 	bool stopping, broken, peer_up;

@@ -26,6 +26,12 @@ static const struct {
 };
 enum { DEFAULT_PAGES = 64, DEFAULT_SLOTS = 65536 };
 
+#ifdef HAVE_SIM
+#define BENCH_SIM_EXAMPLE "  weft bench --sim p5,nics=8,rate=1G --kill-rail 3@1s --revive-rail 3@3s\n"
+#else
+#define BENCH_SIM_EXAMPLE ""
+#endif
+
 static const struct cmd_usage usage = {
 	.command = "weft bench",
 	.synopsis = "[OPTION]... [HOST[:PORT]]",
@@ -40,7 +46,7 @@ static const struct cmd_usage usage = {
 	    "  weft bench                                  the best transport here, 64 KiB pages\n"
 	    "  weft bench --provider tcp --rails 4         four rails of tcp on 127.0.0.1 to 127.0.0.4\n"
 	    "  weft bench --op call --manual               round trips at their fastest\n"
-	    "  weft bench --op write --size 1M --depth 8 --duration 10s\n"
+	    "  weft bench --op write --size 1M --depth 8 --duration 10s\n" BENCH_SIM_EXAMPLE
 	    "  weft bench --listen 7471                    on one host; then on another:\n"
 	    "  weft bench host-a:7471 --json\n",
 	.more = "See weft-bench(1).",
@@ -159,6 +165,21 @@ static const struct cmd_option table[] = {
 	  .min = WEFT_MILLISECOND,
 	  .max = 3600 * WEFT_SECOND,
 	  .help = "the deadline of each operation (default 10s)" },
+	{ .name = "rail-limit",
+	  .type = CMD_DURATION,
+	  .value = &given.params.rail_limit_ns,
+	  .argument = "TIME",
+	  .min = WEFT_MILLISECOND,
+	  .max = 3600 * WEFT_SECOND,
+	  .help = "what takes longer on a rail than this makes the rail suspect (default 1s; 100ms with "
+		  "--kill-rail)" },
+	{ .name = "peer-limit",
+	  .type = CMD_DURATION,
+	  .value = &given.params.peer_limit_ns,
+	  .argument = "TIME",
+	  .min = 4 * WEFT_MILLISECOND,
+	  .max = 3600 * WEFT_SECOND,
+	  .help = "a peer silent for so long is down; it is asked four times as often (default 3s)" },
 	{ .name = "seed",
 	  .type = CMD_NUMBER,
 	  .value = &given.params.seed,
@@ -184,6 +205,17 @@ static const struct cmd_option table[] = {
 	  .value = &given.sim,
 	  .argument = "NAME[,KEY=VALUE...]",
 	  .help = "simulated NICs instead of this host's, such as p5; every result says so" },
+	{ .name = "kill-rail",
+	  .type = CMD_STRINGS,
+	  .value = &given.kill,
+	  .argument = "NIC@TIME",
+	  .help = "with --sim: the link of this side's simulated NIC number NIC goes down so long after the "
+		  "measurement starts; the result then shows the rate before, while down and after" },
+	{ .name = "revive-rail",
+	  .type = CMD_STRINGS,
+	  .value = &given.revive,
+	  .argument = "NIC@TIME",
+	  .help = "and comes back (both may be given several times)" },
 #endif
 	{ .name = "json",
 	  .type = CMD_FLAG,
@@ -240,6 +272,34 @@ static int check(const struct bench_options *options)
 	return 0;
 }
 
+/* Links that fail on purpose: only simulated ones, only against a peer that shares their control file. */
+static int check_faults(struct bench_options *options)
+{
+	char why[200];
+
+	if (!options->kill.count && !options->revive.count)
+		return 0;
+	if (!options->sim)
+		return wrong("--kill-rail and --revive-rail take down simulated links: they need --sim");
+	if (options->host || options->is_listener)
+		return wrong("--kill-rail and --revive-rail are for the peer that weft bench starts itself: "
+			     "use neither HOST nor --listen with them");
+	if (options->ops)
+		return wrong("--kill-rail and --revive-rail go by time: use --duration and not --ops");
+	if (options->csv)
+		return wrong("--csv has no place for what --kill-rail measures: use --json");
+	if (bench_schedule_read(&options->schedule, &options->kill, &options->revive, why, sizeof why) < 0)
+		return wrong(why);
+	uint64_t last_ns = options->schedule.fault[options->schedule.count - 1].at_ns;
+	if (!options->duration_given)
+		options->duration_ns = last_ns + 2 * WEFT_SECOND;
+	if (last_ns >= options->duration_ns)
+		return wrong("--kill-rail and --revive-rail must lie before the end of --duration");
+	if (!options->params.rail_limit_ns)
+		options->params.rail_limit_ns = BENCH_FAULTS_RAIL_LIMIT_NS;
+	return 0;
+}
+
 /* Slots and region from sizes. A region too small for what is in flight would have two writers of one page.
  */
 static int lay_out(struct bench_options *options)
@@ -291,7 +351,7 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 
 	if (rc != 0)
 		return rc;
-	if (check(&options) < 0)
+	if (check(&options) < 0 || check_faults(&options) < 0)
 		return -1;
 	if (!options.size_given)
 		options.size = defaults[options.params.op].size;
@@ -313,6 +373,13 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 		return -1;
 	*ret_options = options;
 	return 0;
+}
+
+void bench_limits_config(const struct bench_params *params, struct weft_config *config)
+{
+	config->rail_limit_ns = params->rail_limit_ns;
+	config->peer_limit_ns = params->peer_limit_ns;
+	config->heartbeat_ns = params->peer_limit_ns / 4;
 }
 
 void bench_message_config(const struct bench_params *params, struct weft_config *config)

@@ -111,6 +111,7 @@ static int open_engine(struct peer *peer, const struct bench_options *own)
 	if (rc < 0)
 		return rc;
 	cmd_transport_config(&options, &transport, &config);
+	bench_limits_config(params, &config);
 	if (bench_op_is_message(params->op))
 		bench_message_config(params, &config);
 	rc = cmd_transport_open(&config, &peer->engine, peer->why, peer->room);

@@ -92,6 +92,8 @@ static void report_json(const struct bench_summary *summary)
 		cmd_json_close(&json, '}');
 	}
 	cmd_json_close(&json, ']');
+	if (summary->options->faults)
+		bench_phases_json(summary, &json);
 	if (summary->error[0])
 		cmd_json_text(&json, "error", summary->error);
 	cmd_json_close(&json, '}');
@@ -202,12 +204,17 @@ static void report_table(const struct bench_summary *summary)
 	       (double)summary->latency.largest / 1e3);
 	printf("  CPU           %.2f s here, %.2f s at the peer\n", (double)summary->cpu_ns / 1e9,
 	       (double)summary->peer_cpu_ns / 1e9);
+	if (summary->rails_down || summary->rails_up || summary->options->faults)
+		printf("  rail events   %" PRIu64 " down, %" PRIu64 " up, on this side\n",
+		       summary->rails_down, summary->rails_up);
 	print_verdict(summary, &figures);
 	printf("  throughput    %.2f Gbit/s%s", figures.gbps, params->simulated ? " (simulated)" : "");
 	if (figures.line_known)
 		printf(", %.1f %% of the line rate of %.0f Gbit/s", 100 * figures.utilization,
 		       figures.line_gbps);
 	putchar('\n');
+	if (summary->options->faults)
+		bench_phases_print(summary);
 }
 
 int bench_report(const struct bench_summary *summary)

@@ -35,6 +35,8 @@ int bench_params_pack(const struct bench_params *params, void *to, size_t room)
 	cmd_pack_u64(&pack, params->seed);
 	cmd_pack_u64(&pack, params->timeout_ns);
 	cmd_pack_u64(&pack, params->workers);
+	cmd_pack_u64(&pack, params->rail_limit_ns);
+	cmd_pack_u64(&pack, params->peer_limit_ns);
 	cmd_pack_text(&pack, params->provider);
 	cmd_pack_text(&pack, params->rails);
 	cmd_pack_text(&pack, params->avoid);
@@ -60,6 +62,8 @@ int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret
 	params.seed = cmd_unpack_u64(&unpack);
 	params.timeout_ns = cmd_unpack_u64(&unpack);
 	params.workers = cmd_unpack_u64(&unpack);
+	params.rail_limit_ns = cmd_unpack_u64(&unpack);
+	params.peer_limit_ns = cmd_unpack_u64(&unpack);
 	cmd_unpack_text(&unpack, params.provider, sizeof params.provider);
 	cmd_unpack_text(&unpack, params.rails, sizeof params.rails);
 	cmd_unpack_text(&unpack, params.avoid, sizeof params.avoid);

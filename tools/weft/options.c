@@ -95,6 +95,22 @@ static int set_quantity(const char *command, const struct cmd_option *option, co
 	return 0;
 }
 
+static int add_string(const char *command, const struct cmd_option *option, const char *text)
+{
+	struct cmd_strings *strings = option->value;
+
+	if (!*text || strings->count == CMD_STRINGS_MAX) {
+		if (*text)
+			fprintf(stderr, "%s: --%s can be given %d times at most\n", command, option->name,
+				CMD_STRINGS_MAX);
+		else
+			fprintf(stderr, "%s: --%s cannot be empty\n", command, option->name);
+		return -1;
+	}
+	strings->text[strings->count++] = text;
+	return 0;
+}
+
 static int set_value(const char *command, const struct cmd_option *option, const char *text)
 {
 	if (option->given)
@@ -110,6 +126,8 @@ static int set_value(const char *command, const struct cmd_option *option, const
 		}
 		*(const char **)option->value = text;
 		return 0;
+	case CMD_STRINGS:
+		return add_string(command, option, text);
 	case CMD_CHOICE:
 		for (int i = 0; option->choices[i]; i++) {
 			if (strcmp(option->choices[i], text) == 0) {

@@ -18,7 +18,14 @@ enum cmd_option_type {
 	CMD_SIZE,     /* uint64_t, bytes: 64K, 1M, 1GiB, 4096 */
 	CMD_DURATION, /* uint64_t, nanoseconds: 500ms, 2s, 1.5s; a bare number is seconds */
 	CMD_STRING,   /* const char * */
+	CMD_STRINGS,  /* struct cmd_strings: one more each time it is given */
 	CMD_CHOICE,   /* int: the place in choices */
+};
+
+enum { CMD_STRINGS_MAX = 8 };
+struct cmd_strings {
+	const char *text[CMD_STRINGS_MAX];
+	uint32_t count;
 };
 
 struct cmd_option {
