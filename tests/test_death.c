@@ -21,7 +21,7 @@ static struct weft_config quick(void)
 	struct weft_config config = side_config();
 
 	config.heartbeat_ns = 100 * MS;
-	config.peer_limit_ns = S;
+	config.peer_limit_ns = 700 * MS;
 	config.rail_limit_ns = 500 * MS;
 	return config;
 }
@@ -227,7 +227,7 @@ static void closes(void **state)
 /* Again and again, with writes always under way. */
 static void killed_again_and_again(void **state)
 {
-	for (uint64_t round = 0; round < 4; round++) {
+	for (uint64_t round = 0; round < 3; round++) {
 		for (uint64_t i = 0; i < 10; i++)
 			write_to(pair.remote, 600 + i, 4u << 20);
 		write_to(witness_remote, 620, 4u << 20);
