@@ -14,8 +14,10 @@
 
 #define LATE_NS	    (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
 #define LATE_FACTOR 6 /* and this many times the worst delay the machine put on a thread that only sleeps */
-#define ARRIVE_NS   (2 * WEFT_SECOND) /* what a done operation announced is in the receiver's queue by then */
-#define UNQUIET_NS  (3 * WEFT_SECOND) /* memory that may still be touched is left alone for so long */
+#define WAIT_FACTOR                                                                                          \
+	2 /* and of the time a busy thread spent waiting for its CPU: two threads take part in an end */
+#define ARRIVE_NS  (2 * WEFT_SECOND) /* what a done operation announced is in the receiver's queue by then */
+#define UNQUIET_NS (3 * WEFT_SECOND) /* memory that may still be touched is left alone for so long */
 
 static const char *const kind_name[KINDS] = { "write", "pages", "scatter", "read",
 					      "send",  "call",	"barrier", "expect" };
@@ -456,10 +458,18 @@ void arrived(struct node *node, uint64_t id, const char *what)
 static void check_late(struct op *op, uint64_t now)
 {
 	uint64_t late = op->deadline_ns < now ? now - op->deadline_ns : 0;
+	uint64_t slack;
 
-	if (late > LATE_NS && late > LATE_NS + LATE_FACTOR * watch_lateness(op->deadline_ns))
-		fail(op, "has not ended %.0f ms after its deadline (threads are woken up to %.0f ms late)",
-		     (double)late / 1e6, (double)watch_lateness(op->deadline_ns) / 1e6);
+	if (late <= LATE_NS)
+		return;
+	slack = LATE_FACTOR * watch_lateness(op->deadline_ns) + WAIT_FACTOR * watch_waited(op->deadline_ns);
+	if (late > LATE_NS + slack)
+		fail(op,
+		     "has not ended %.0f ms after its deadline (meanwhile threads were woken up to %.0f ms "
+		     "late and waited "
+		     "%.0f ms for a CPU)",
+		     (double)late / 1e6, (double)watch_lateness(op->deadline_ns) / 1e6,
+		     (double)watch_waited(op->deadline_ns) / 1e6);
 }
 
 /* The node's queues were found empty after `now`: what should have ended or arrived by then has been taken.

@@ -240,6 +240,8 @@ bool pattern_is(const uint8_t *at, uint64_t bytes, uint64_t seed);
 void watch_start(void);
 void watch_stop(void);
 uint64_t watch_lateness(uint64_t since_ns); /* worst scheduling delay seen since */
+uint64_t
+watch_waited(uint64_t since_ns); /* the most that threads of ours waited for a CPU since, summed up */
 uint64_t rss_bytes(void);
 uint32_t open_files(void);
 
