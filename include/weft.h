@@ -97,7 +97,7 @@ enum weft_event_type {
 	WEFT_EVENT_PEER_UP,   /* a peer answers */
 	WEFT_EVENT_PEER_DOWN, /* a peer is gone: status says why; its operations have ended or are ending */
 	WEFT_EVENT_RAIL_DOWN, /* one of our rails failed and is being reopened: error says which and why */
-	WEFT_EVENT_RAIL_UP,   /* and is back */
+	WEFT_EVENT_RAIL_UP,   /* and is open again; it carries work when peers answer over it */
 };
 
 enum weft_scope { WEFT_SCOPE_NONE, WEFT_SCOPE_OPERATION, WEFT_SCOPE_PEER, WEFT_SCOPE_RAIL, WEFT_SCOPE_ENGINE };

@@ -374,11 +374,15 @@ static int fires(struct sim_control *control, int number, struct sim_rule *rule)
 enum sim_fault sim_control_fire(struct sim_control *control, const struct sim_event *event, unsigned mask,
 				uint64_t *ret_argument)
 {
-	for (int i = 0; i < SIM_RULES; i++) {
+	/* Most have one rule, the first: stop when as many were seen as there are. */
+	uint32_t left = atomic_load_explicit(&control->active_rules, memory_order_relaxed);
+
+	for (int i = 0; i < SIM_RULES && left; i++) {
 		struct sim_rule *rule = &control->rules[i];
 
 		if (atomic_load_explicit(&rule->active, memory_order_acquire) != 1)
 			continue;
+		left--;
 		if (!(mask & (1u << rule->fault)) || !matches(rule, event) || !fires(control, i, rule))
 			continue;
 		*ret_argument = rule->argument;
@@ -390,10 +394,15 @@ enum sim_fault sim_control_fire(struct sim_control *control, const struct sim_ev
 enum sim_fault sim_control_stands(struct sim_control *control, const char *host, int nic,
 				  enum sim_fault which, uint64_t *ret_argument)
 {
-	for (int i = 0; i < SIM_RULES; i++) {
+	uint32_t left = atomic_load_explicit(&control->active_rules, memory_order_relaxed);
+
+	for (int i = 0; i < SIM_RULES && left; i++) {
 		struct sim_rule *rule = &control->rules[i];
 
-		if (atomic_load_explicit(&rule->active, memory_order_acquire) != 1 || rule->fault != which)
+		if (atomic_load_explicit(&rule->active, memory_order_acquire) != 1)
+			continue;
+		left--;
+		if (rule->fault != which)
 			continue;
 		if (rule->nic >= 0 && which != SIM_FAULT_DEAD && rule->nic != nic)
 			continue;

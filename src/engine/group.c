@@ -404,22 +404,27 @@ static void overdue(struct wf_group *group, struct wf_seat *seat, struct wf_lane
 		wf_seat_doom(seat, "an operation never completed");
 }
 
+static bool is_late(const struct wf_group *group, uint64_t posted_ns, uint64_t now_ns)
+{
+	uint64_t since = posted_ns > group->resumed_ns ? posted_ns : group->resumed_ns;
+
+	return now_ns - since > group->engine->settings.rail_limit_ns;
+}
+
 static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
 {
-	uint64_t limit = group->engine->settings.rail_limit_ns;
-
 	if (!group->on_nic)
 		return;
 	for (uint32_t i = 0; i < group->piece_count; i++) {
 		struct wf_piece *piece = &group->piece[i];
 
-		if (piece->seat && now_ns - piece->posted_ns > limit && piece->part->lane->peer)
+		if (piece->seat && is_late(group, piece->posted_ns, now_ns) && piece->part->lane->peer)
 			overdue(group, piece->seat, piece->part->lane, now_ns);
 	}
 	for (uint32_t i = 0; i < group->tx_count; i++) {
 		struct wf_tx_frame *frame = &group->tx[i];
 
-		if (frame->seat && now_ns - frame->posted_ns > limit)
+		if (frame->seat && is_late(group, frame->posted_ns, now_ns))
 			overdue(group, frame->seat, frame->lane, now_ns);
 	}
 }
@@ -429,6 +434,9 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 	struct wf_group *group = wf_container(timer, struct wf_group, housekeeping);
 	uint64_t next = wf_list_empty(&group->stopping) ? HOUSEKEEPING_NS : STOPPING_CHECK_NS;
 
+	if (group->kept_ns && now_ns - group->kept_ns > 2 * HOUSEKEEPING_NS)
+		group->resumed_ns = now_ns;
+	group->kept_ns = now_ns;
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];
 

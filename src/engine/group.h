@@ -101,6 +101,8 @@ struct wf_group {
 	struct wf_link acking;   /* peers homed here that are owed an acknowledgement at the end of this turn */
 	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
+	uint64_t kept_ns;    /* when it last ran */
+	uint64_t resumed_ns; /* we ourselves stood still until then: nobody else is to blame for what is late */
 
 	/* notes for other workers whose inbox was full: sent again next turn */
 	struct wf_deferred {

@@ -547,6 +547,9 @@ static void on_tick(struct wf_timer *timer, uint64_t now_ns)
 	if (peer->closing)
 		return;
 	wf_handle_ref(peers, handle); /* going down may be the end of it */
+	/* We stood still ourselves (stopped, swapped out): the peer's signs of life are in our queues, unread. */
+	if (now_ns - timer->deadline_ns > settings->heartbeat_ns)
+		peer->heard_ns = now_ns;
 	if (atomic_load(&peer->state) == WF_PEER_CONNECTING) {
 		if (now_ns - peer->since_ns >= settings->peer_limit_ns)
 			wf_peer_down(peer, -EHOSTDOWN, "it never answered");

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define NOTES_A_TURN  64
@@ -15,7 +16,8 @@
 #define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
 #define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
 #define NAP_LAST_NS   (5 * WF_MS)   /* … and so often when it has been for a second */
-#define DEEP_SLEEP_NS (50 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
+#define LOOK_NS       (20 * WF_US)  /* and after a nap, before the next */
+#define DEEP_SLEEP_NS (20 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
 #define SLEEP_LAST_NS (1000 * WF_MS)
 
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
@@ -50,19 +52,20 @@ static int turn(struct wf_worker *worker)
 
 	worker->now_ns = wf_now_ns();
 	happened = take_notes(worker);
+	/* Not counted: the housekeeping of an idle engine must not keep it awake. */
 	if (worker->now_ns / WF_MS >= worker->timers.tick)
-		happened += wf_timers_run(&worker->timers, worker->now_ns);
+		wf_timers_run(&worker->timers, worker->now_ns);
 	return happened + worker->ops->turn(worker->context, worker->now_ns);
 }
 
-/* How long to nap at most, given how long nothing has happened. Even with descriptors to wake us the first naps are
- * short: a provider may have read only a part of what its descriptor announced, and will not announce the rest. */
+/* How long to nap at most, given how long nothing has happened. Even with descriptors to wake us the naps stay short at
+ * first: a provider may have read only a part of what its descriptor announced, and will not announce the rest. */
 static uint64_t nap_limit(struct wf_worker *worker)
 {
 	uint64_t quiet = worker->now_ns - worker->idle_ns;
 
-	if (quiet > DEEP_SLEEP_NS && worker->ops->can_sleep(worker->context))
-		return SLEEP_LAST_NS;
+	if (worker->ops->can_sleep(worker->context))
+		return quiet > DEEP_SLEEP_NS ? SLEEP_LAST_NS : quiet / 16 > NAP_FIRST_NS ? quiet / 16 : NAP_FIRST_NS;
 	if (worker->ops->in_flight(worker->context))
 		return NAP_BUSY_NS;
 	if (quiet / 4 < NAP_FIRST_NS)
@@ -118,6 +121,10 @@ static void nap(struct wf_worker *worker)
 static void *loop(void *argument)
 {
 	struct wf_worker *worker = argument;
+	uint64_t look_until = 0;
+
+	/* A nap of 50 us should take 50 us: the kernel's default is to add as much again. */
+	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 
 	if (worker->cpu >= 0) {
 		cpu_set_t set;
@@ -138,8 +145,12 @@ static void *loop(void *argument)
 		}
 		if (!worker->idle_ns)
 			worker->idle_ns = worker->now_ns;
-		if (worker->now_ns - worker->idle_ns > SPIN_NS)
+		if (worker->now_ns - worker->idle_ns > SPIN_NS && worker->now_ns >= look_until) {
+			bool lately = worker->now_ns - worker->idle_ns < DEEP_SLEEP_NS;
+
 			nap(worker);
+			look_until = lately ? wf_now_ns() + LOOK_NS : 0;
+		}
 	}
 	worker->ops->stop(worker->context);
 	return NULL;
