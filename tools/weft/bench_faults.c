@@ -1,5 +1,6 @@
 /* Taking simulated links down and up on time. */
 #include "bench_faults.h"
+#include "bench.h"
 #ifdef HAVE_SIM
 #include "../../sim/control.h"
 #include "../../sim/spec.h"
@@ -171,9 +172,15 @@ void bench_faults_close(struct bench_faults *faults)
 }
 #endif
 
+static struct bench_mark mark_at(uint64_t since_ns, uint64_t bytes)
+{
+	return (struct bench_mark){ since_ns, bytes, bench_cpu_ns() };
+}
+
 void bench_faults_start(struct bench_faults *faults)
 {
 	faults->phases = 1;
+	faults->phase[0].start = mark_at(0, 0);
 	faults->running = true;
 }
 
@@ -188,7 +195,6 @@ int bench_faults_turn(struct bench_faults *faults, uint64_t since_ns, uint64_t b
 {
 	const struct bench_schedule *schedule = faults->schedule;
 	struct bench_phase *phase = &faults->phase[faults->phases - 1];
-	struct bench_mark mark = { since_ns, bytes };
 	int rc = 0;
 
 	if (!faults->running)
@@ -196,13 +202,13 @@ int bench_faults_turn(struct bench_faults *faults, uint64_t since_ns, uint64_t b
 	uint64_t ends_ns = phase_ends(faults);
 	if (!phase->halved && since_ns >= phase->from_ns + (ends_ns - phase->from_ns) / 2) {
 		phase->halved = true;
-		phase->half = mark;
+		phase->half = mark_at(since_ns, bytes);
 	}
 	if (since_ns < ends_ns || faults->next == schedule->count)
 		return 0;
 	/* Links that change at one time change in one phase. */
-	phase->end = mark;
-	phase[1] = (struct bench_phase){ .from_ns = ends_ns, .dead = phase->dead, .start = mark };
+	phase->end = mark_at(since_ns, bytes);
+	phase[1] = (struct bench_phase){ .from_ns = ends_ns, .dead = phase->dead, .start = phase->end };
 	faults->phases++;
 	for (phase++; rc == 0 && faults->next < schedule->count; faults->next++) {
 		const struct bench_fault *fault = &schedule->fault[faults->next];
@@ -217,7 +223,7 @@ int bench_faults_turn(struct bench_faults *faults, uint64_t since_ns, uint64_t b
 void bench_faults_end(struct bench_faults *faults, uint64_t since_ns, uint64_t bytes)
 {
 	if (faults->running)
-		faults->phase[faults->phases - 1].end = (struct bench_mark){ since_ns, bytes };
+		faults->phase[faults->phases - 1].end = mark_at(since_ns, bytes);
 	faults->running = false;
 }
 

@@ -33,6 +33,7 @@ struct bench_schedule {
 
 struct bench_mark {
 	uint64_t ns, bytes; /* since the measurement started */
+	uint64_t cpu_ns;    /* of this process */
 };
 /* Between two changes. What was not reached is 0: a run may end early. */
 struct bench_phase {
