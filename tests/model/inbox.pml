@@ -1,0 +1,138 @@
+/*
+ * The submission path: src/base/ring.c (many producers, one consumer) and the worker's sleep and wake in
+ * src/worker/worker.c, step by step as they load and store. Interleavings are those of sequential consistency; the
+ * orderings that are weaker in the code (acquire and release on a cell's sequence) protect the cell's contents only, and
+ * ThreadSanitizer watches those.
+ *
+ * Checked over every interleaving: each note is taken exactly once and whole, those of one producer in their order; a full
+ * ring refuses and loses nothing; the worker never sleeps for good while a note waits (no invalid end state).
+ *
+ * -DNO_RECHECK: the worker sleeps without looking at `posted` again after it has said that it sleeps.
+ * -DWAKE_FIRST: a producer looks whether the worker sleeps before it has counted its note.
+ * -DNO_SEQUENCE: a producer marks its cell as filled before it has filled it.
+ * Each must be found wrong.
+ */
+#ifndef PRODUCERS
+#define PRODUCERS 2
+#endif
+#ifndef NOTES
+#define NOTES 2 /* each */
+#endif
+#ifndef SIZE
+#define SIZE 2 /* cells: smaller than what is posted, so that it fills and wraps */
+#endif
+#define TOTAL (PRODUCERS * NOTES)
+
+byte sequence[SIZE], item[SIZE]; /* a cell */
+byte tail, head;
+byte posted;   /* worker->posted */
+bool sleeping; /* worker->sleeping */
+byte wake;     /* the eventfd: readable or not */
+byte next[PRODUCERS]; /* the note expected next of each producer */
+byte taken;
+
+proctype producer(byte me)
+{
+	byte ticket, seen, note, at;
+
+	do
+	:: note == NOTES -> break
+	:: else ->
+again:		ticket = tail;
+retry:		seen = sequence[ticket % SIZE];
+		if
+		:: seen < ticket -> goto again /* full: -EAGAIN; the caller comes again */
+		:: seen > ticket -> ticket = tail; goto retry
+		:: else
+		fi;
+		atomic { /* compare and exchange */
+			if
+			:: tail == ticket -> tail = ticket + 1; at = 1
+			:: else -> ticket = tail; at = 0
+			fi
+		};
+		if
+		:: at == 0 -> goto retry
+		:: else
+		fi;
+#ifdef NO_SEQUENCE
+		sequence[ticket % SIZE] = ticket + 1;
+		item[ticket % SIZE] = me * NOTES + note + 1;
+#else
+		item[ticket % SIZE] = me * NOTES + note + 1;
+		sequence[ticket % SIZE] = ticket + 1;
+#endif
+#ifdef WAKE_FIRST
+		at = sleeping;
+		posted++;
+#else
+		posted++;
+		at = sleeping;
+#endif
+		if
+		:: at -> wake = 1
+		:: else
+		fi;
+		note++
+	od
+}
+
+proctype worker()
+{
+	byte seen, ticket, got, who;
+
+	do
+	:: taken == TOTAL -> break
+	:: else ->
+		/* take_notes(): until the ring looks empty */
+		do
+		:: true ->
+			ticket = head;
+			seen = sequence[ticket % SIZE];
+			if
+			:: seen < ticket + 1 -> break
+			:: else
+			fi;
+			head = ticket + 1; /* the only consumer: its exchange always succeeds */
+			got = item[ticket % SIZE];
+			item[ticket % SIZE] = 0;
+			sequence[ticket % SIZE] = ticket + SIZE;
+			taken++;
+			assert(got != 0);
+			who = (got - 1) / NOTES;
+			assert((got - 1) % NOTES == next[who]);
+			next[who]++
+		od;
+		if
+		:: taken == TOTAL -> break
+		:: else
+		fi;
+		/* nap() */
+		sleeping = true;
+#ifndef NO_RECHECK
+		if
+		:: posted != taken -> sleeping = false; goto round
+		:: else
+		fi;
+#endif
+		(wake == 1); /* no timer comes to our help here: a lost wake-up is a deadlock */
+		wake = 0;
+		sleeping = false;
+round:		skip
+	od;
+	assert(head == TOTAL && tail == TOTAL)
+}
+
+init {
+	byte i;
+
+	atomic {
+		for (i : 0 .. SIZE - 1) {
+			sequence[i] = i
+		}
+		for (i : 0 .. PRODUCERS - 1) {
+			run producer(i)
+		}
+		run worker()
+	}
+}
