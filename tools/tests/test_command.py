@@ -21,7 +21,7 @@ LIMIT = 120  # seconds for anything at all: under sanitizers, on a busy machine
 KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
         "utilization", "mops", "p50_us", "p99_us", "cpu_s", "verified", "simulated", "rail"}
 PHASE_KEYS = {"name", "nics_down", "seconds", "gbps", "line_gbps", "utilization", "second_half_gbps",
-              "second_half_utilization"}
+              "second_half_utilization", "cpu_s"}
 RAIL_KEYS = {"name", "bytes", "gbps", "share", "errors", "retries"}
 SHORT = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--pages", "8", "--depth", "8"]
 SHORT_CONTIGUOUS = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--depth", "8"]

@@ -10,7 +10,7 @@ static const double down_goal = 0.95, after_goal = 0.98;
 
 struct rates {
 	const char *name;
-	double seconds, gbps, half_gbps, line_gbps;
+	double seconds, gbps, half_gbps, line_gbps, cpu_s;
 	bool halved, line_known;
 };
 
@@ -28,6 +28,7 @@ static struct rates rates_of(const struct bench_summary *summary, uint32_t numbe
 	if (phase->end.ns <= phase->start.ns)
 		return rates;
 	rates.seconds = (double)(phase->end.ns - phase->start.ns) / 1e9;
+	rates.cpu_s = (double)(phase->end.cpu_ns - phase->start.cpu_ns) / 1e9;
 	rates.gbps = gbps_between(&phase->start, &phase->end);
 	/* An interrupted phase may have ended before its half. */
 	rates.halved = phase->halved && phase->end.ns > phase->half.ns;
@@ -66,6 +67,7 @@ void bench_phases_json(const struct bench_summary *summary, struct cmd_json *jso
 		json_rate(json, "second_half_gbps", rates.half_gbps, 3, rates.halved);
 		json_rate(json, "second_half_utilization", rates.half_gbps / rates.line_gbps, 4,
 			  rates.halved && rates.line_known);
+		cmd_json_real(json, "cpu_s", rates.cpu_s, 3);
 		cmd_json_close(json, '}');
 	}
 	cmd_json_close(json, ']');
@@ -140,17 +142,19 @@ void bench_phases_print(const struct bench_summary *summary)
 	print_timeline(faults);
 	printf("  rail limit    %s: what takes longer on a rail makes it suspect\n\n",
 	       cmd_format_duration(summary->options->params.rail_limit_ns, limit, sizeof limit));
-	printf("  %-10s %9s %9s %10s %8s %24s\n", "simulated", "NICs down", "s", "Gbit/s", "of line",
-	       "second half Gbit/s, of line");
+	printf("  %-10s %9s %9s %7s %10s %8s %24s\n", "simulated", "NICs down", "s", "CPU s", "Gbit/s",
+	       "of line", "second half Gbit/s, of line");
 	for (uint32_t i = 0; i < faults->phases; i++) {
 		struct rates rates = rates_of(summary, i);
-		printf("  %-10s %9u %9.3f ", rates.name, faults->phase[i].dead, rates.seconds);
+		printf("  %-10s %9u %9.3f %7.3f ", rates.name, faults->phase[i].dead, rates.seconds,
+		       rates.cpu_s);
 		print_share("", rates.gbps, &rates);
 		if (rates.halved)
 			print_share("        ", rates.half_gbps, &rates);
 		putchar('\n');
 	}
 	puts("  An operation counts when it ends, all of it at once; the line is that of the NICs whose link "
-	     "is up.");
+	     "is up.\n  The model runs in real time: where this side gets less CPU than it needs, so much "
+	     "is lost.");
 	print_goals(summary);
 }
