@@ -149,7 +149,8 @@ int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *addres
 	pthread_mutex_lock(&engine->directory_lock);
 	peer = directory_find(engine, address->incarnation);
 	if (peer) {
-		peer->added |= !from;
+		if (!from)
+			peer->added = true;
 		*ret_peer = peer->handle;
 		pthread_mutex_unlock(&engine->directory_lock);
 		return from ? 0 : freshen(engine, *ret_peer, address);

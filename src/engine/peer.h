@@ -85,7 +85,7 @@ struct wf_peer {
 	_Atomic uint64_t incarnation;
 	_Atomic int state;        /* enum wf_peer_state; the home writes */
 	_Atomic uint32_t epoch;   /* ours, of this connection; the home writes */
-	bool added;               /* by the application, not by a hello */
+	_Atomic bool added;       /* by the application, not by a hello */
 	/* the home's */
 	bool closing;
 	uint32_t lanes_closing;
