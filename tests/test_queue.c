@@ -128,7 +128,20 @@ static void drain(weft_queue *queue, int *taken)
 	assert_int_equal(got, 0);
 }
 
-/* Readable while events wait, not before and not after; no wake-up is ever missed. */
+/* A wake-up may come after its event was taken already: then one look that finds nothing settles it. */
+static void settles(weft_queue *queue, int fd)
+{
+	uint64_t deadline = now_ns() + LIMIT;
+	int none = 0;
+
+	while (readable(fd, 0)) {
+		drain(queue, &none);
+		assert_int_equal(none, 0);
+		assert_true(now_ns() < deadline);
+	}
+}
+
+/* Readable while events wait, not before and not for long after; no wake-up is ever missed. */
 static void descriptor(void **state)
 {
 	weft_queue *queue = open_queue();
@@ -146,7 +159,7 @@ static void descriptor(void **state)
 			drain(queue, &taken);
 		}
 		assert_int_equal(taken, before + burst);
-		assert_false(readable(fd, 0));
+		settles(queue, fd);
 	}
 	/* Opened late, with events there already. */
 	assert_status(weft_queue_close(queue), 0);

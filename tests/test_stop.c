@@ -149,7 +149,8 @@ static void cancel_races(void **state)
 		assert_true(status == 0 || (status == -ECANCELED && !error));
 		if (!status)
 			peer_check(&pair.there, pair.number, 0, bytes, 1000 + i);
-		/* Nothing ends twice. On a busy machine a rail may have been reopened to get a piece back: news, not ends. */
+		/* Nothing ends twice. On a busy machine a rail may have been reopened to get a piece back:
+		 * news, not ends. */
 		while (weft_queue_poll(pair.here.queue, &event, 1) == 1) {
 			assert_true(event.type == WEFT_EVENT_RAIL_DOWN || event.type == WEFT_EVENT_RAIL_UP);
 			weft_event_release(&event);
