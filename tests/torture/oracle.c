@@ -455,7 +455,25 @@ void arrived(struct node *node, uint64_t id, const char *what)
 	pthread_mutex_unlock(&world.lock);
 }
 
-static void check_late(struct op *op, uint64_t now)
+/* What our threads do at this moment, and whether the end comes after all: late, or never? */
+static void diagnose(struct node *node, const struct op *op)
+{
+	uint64_t start = now_ns();
+	struct weft_event event;
+
+	list_threads();
+	while (now_ns() - start < 3 * WEFT_SECOND)
+		for (int q = 0; q < 3; q++)
+			if (weft_queue_poll(node->queue[q], &event, 1) == 1 && event.tag == op->id &&
+			    (event.type == WEFT_EVENT_END || event.type == WEFT_EVENT_REPLY)) {
+				fprintf(stderr, "  its end came %.1f ms after it was missed: %d\n",
+					(double)(now_ns() - start) / 1e6, event.status);
+				return;
+			}
+	fprintf(stderr, "  its end did not come in another 3 s\n");
+}
+
+static void check_late(struct node *node, struct op *op, uint64_t now)
 {
 	uint64_t late = op->deadline_ns < now ? now - op->deadline_ns : 0;
 	uint64_t slack;
@@ -463,13 +481,15 @@ static void check_late(struct op *op, uint64_t now)
 	if (late <= LATE_NS)
 		return;
 	slack = LATE_FACTOR * watch_lateness(op->deadline_ns) + WAIT_FACTOR * watch_waited(op->deadline_ns);
-	if (late > LATE_NS + slack)
+	if (late > LATE_NS + slack) {
+		diagnose(node, op);
 		fail(op,
 		     "has not ended %.0f ms after its deadline (meanwhile threads were woken up to %.0f ms "
 		     "late and waited "
 		     "%.0f ms for a CPU)",
 		     (double)late / 1e6, (double)watch_lateness(op->deadline_ns) / 1e6,
 		     (double)watch_waited(op->deadline_ns) / 1e6);
+	}
 }
 
 /* The node's queues were found empty after `now`: what should have ended or arrived by then has been taken.
@@ -479,7 +499,7 @@ void check_overdue(struct node *node, uint64_t now)
 	pthread_mutex_lock(&world.lock);
 	for (uint32_t i = 0; i < OPS; i++)
 		if (node->op[i].id && node->op[i].active && node->op[i].handle)
-			check_late(&node->op[i], now);
+			check_late(node, &node->op[i], now);
 	for (uint32_t i = 0; i < node->pendings; i++)
 		if (now > node->pending[i].since_ns + ARRIVE_NS +
 			      LATE_FACTOR * watch_lateness(node->pending[i].since_ns)) {

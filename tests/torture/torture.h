@@ -244,6 +244,7 @@ uint64_t
 watch_waited(uint64_t since_ns); /* the most that threads of ours waited for a CPU since, summed up */
 uint64_t rss_bytes(void);
 uint32_t open_files(void);
+void list_threads(void); /* to stderr: what each is doing */
 
 /* oracle.c */
 void fail(const struct op *op, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));

@@ -230,3 +230,32 @@ uint32_t open_files(void)
 		closedir(dir);
 	return count;
 }
+
+void list_threads(void)
+{
+	static const char *const files[] = { "schedstat", "syscall", "wchan" };
+	struct dirent *entry;
+	DIR *dir = opendir("/proc/self/task");
+
+	while (dir && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		fprintf(stderr, "  thread %s:", entry->d_name);
+		for (int i = 0; i < 3; i++) {
+			char path[80], text[128] = "";
+			FILE *file;
+
+			snprintf(path, sizeof(path), "/proc/self/task/%.20s/%s", entry->d_name, files[i]);
+			file = fopen(path, "r");
+			if (file && !fgets(text, sizeof(text), file))
+				text[0] = 0;
+			if (file)
+				fclose(file);
+			text[strcspn(text, "\n")] = 0;
+			fprintf(stderr, " %s;", text);
+		}
+		fprintf(stderr, "\n");
+	}
+	if (dir)
+		closedir(dir);
+}

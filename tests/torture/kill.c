@@ -1,0 +1,419 @@
+/*
+ * Peers that die, stop, come back or were never there, as real processes over a real transport.
+ *
+ * kill --provider tcp|shm [--kills N] [--stops N]
+ *
+ * Each round forks a peer (before this process has threads that matter to it: the peer executes this program
+ * anew), submits operations of every kind to it and kills it in their midst. Every operation must end by the
+ * heartbeat's limit and 100 ms (more where the machine was late in waking threads), none may end twice, and
+ * memory and open files stay as they were.
+ */
+#include "weft.h"
+#include "torture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HEARTBEAT_NS (30 * WEFT_MILLISECOND)
+#define LIMIT_NS     (150 * WEFT_MILLISECOND)
+#define LATE_NS	     (100 * WEFT_MILLISECOND)
+#define MEMORY	     (8u << 20)
+#define DEPTH	     24
+
+struct blobs {
+	size_t address_bytes, region_bytes;
+	uint8_t address[16384], region[8192];
+};
+
+struct self {
+	weft_engine *engine;
+	weft_queue *queue;
+	weft_region region;
+	struct blobs blobs;
+};
+
+struct other {
+	pid_t pid;
+	int fd;
+	weft_peer peer;
+	weft_remote remote;
+};
+
+static const char *provider = "tcp", *program;
+static uint8_t *memory;
+static uint64_t latest_ns, ends, done, ended_down;
+
+static void stop(const char *what, int rc)
+{
+	fprintf(stderr, "kill: FAILED: %s: %s\n", what, rc ? weft_strerror(rc) : "no");
+	exit(1);
+}
+
+static void log_line(void *context, enum weft_log_level level, const char *text)
+{
+	if (getenv("KILL_LOG"))
+		fprintf(stderr, "%.3f [%d] %s\n", (double)now_ns() / 1e9, (int)getpid(), text);
+}
+
+static void open_self(struct self *self)
+{
+	struct weft_config config = WEFT_CONFIG_INIT;
+	int rc;
+
+	config.provider = provider;
+	if (!strcmp(provider, "tcp"))
+		config.rails = "lo";
+	config.heartbeat_ns = HEARTBEAT_NS;
+	config.peer_limit_ns = LIMIT_NS;
+	config.rail_limit_ns = LIMIT_NS;
+	config.log = log_line;
+	memory = aligned_alloc(4096, MEMORY);
+	if (!memory)
+		stop("memory", -ENOMEM);
+	memset(memory, 1, MEMORY);
+	if ((rc = weft_open(&config, &self->engine)) || (rc = weft_queue_open(self->engine, &self->queue)) ||
+	    (rc = weft_region_register(self->engine, memory, MEMORY, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ,
+				       &self->region)))
+		stop("opening", rc);
+	self->blobs.address_bytes = sizeof(self->blobs.address);
+	self->blobs.region_bytes = sizeof(self->blobs.region);
+	if ((rc = weft_address(self->engine, self->blobs.address, &self->blobs.address_bytes)) ||
+	    (rc = weft_region_export(self->engine, self->region, self->blobs.region,
+				     &self->blobs.region_bytes)))
+		stop("blobs", rc);
+}
+
+/* ---- the peer: answers calls until it is killed or its socket closes ---- */
+
+static int serve(int fd)
+{
+	struct self self;
+	struct weft_event event;
+
+	open_self(&self);
+	if (write(fd, &self.blobs, sizeof(self.blobs)) != (ssize_t)sizeof(self.blobs))
+		return 1;
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	for (;;) {
+		char byte;
+
+		if (read(fd, &byte, 1) == 0)
+			break; /* the parent is gone, or wants us to leave politely */
+		if (weft_queue_wait(self.queue, &event, 1, 20 * WEFT_MILLISECOND) != 1)
+			continue;
+		if (event.type == WEFT_EVENT_CALL)
+			weft_reply(self.engine, event.peer, event.call, 0, event.data, event.bytes);
+		weft_event_release(&event);
+	}
+	return weft_close(self.engine) ? 1 : 0;
+}
+
+static void start_peer(struct self *self, struct other *other)
+{
+	static struct blobs blobs;
+	int pair[2], rc;
+	char number[16];
+	size_t got = 0;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+		stop("socketpair", -errno);
+	fcntl(pair[0], F_SETFD, FD_CLOEXEC);
+	snprintf(number, sizeof(number), "%d", pair[1]);
+	other->pid = fork();
+	if (!other->pid) {
+		execl(program, program, "--provider", provider, "--serve", number, (char *)NULL);
+		_exit(127);
+	}
+	close(pair[1]);
+	other->fd = pair[0];
+	while (got < sizeof(blobs)) {
+		ssize_t n = read(pair[0], (uint8_t *)&blobs + got, sizeof(blobs) - got);
+
+		if (n <= 0)
+			stop("the peer did not start", 0);
+		got += (size_t)n;
+	}
+	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, &other->peer)) ||
+	    (rc = weft_remote_import(self->engine, other->peer, blobs.region, blobs.region_bytes,
+				     &other->remote)))
+		stop("adding the peer", rc);
+}
+
+static void end_peer(struct self *self, struct other *other, int signal_number)
+{
+	int status;
+
+	if (signal_number)
+		kill(other->pid, signal_number);
+	close(other->fd);
+	if (waitpid(other->pid, &status, 0) != other->pid)
+		stop("waitpid", -errno);
+	weft_remote_close(self->engine, other->remote);
+	weft_peer_remove(self->engine, other->peer);
+}
+
+/* ---- operations ---- */
+
+static uint32_t outstanding;
+static bool open_tag[DEPTH * 4];
+
+static int submit_one(struct self *self, struct other *other, uint32_t tag, struct random *random)
+{
+	struct weft_op op = { .queue = self->queue, .tag = tag + 1, .timeout_ns = 20 * WEFT_SECOND };
+	struct weft_write write = { self->region, 0, other->remote, 0, 1 + random_below(random, 2u << 20) };
+	struct weft_read read = { other->remote, 0, self->region, 4u << 20,
+				  1 + random_below(random, 2u << 20) };
+
+	switch (random_below(random, 5)) {
+	case 0:
+		op.notify = (struct weft_notify){ .kind = WEFT_NOTIFY_FENCED, .tag = tag };
+		/* fall through */
+	case 1:
+		return weft_write(self->engine, &write, &op, NULL);
+	case 2:
+		return weft_read(self->engine, &read, &op, NULL);
+	case 3:
+		return weft_send(self->engine, other->peer, tag, memory, 1 + random_below(random, 20000), &op,
+				 NULL);
+	default:
+		return weft_call(self->engine, other->peer, tag, memory, 1 + random_below(random, 5000), &op,
+				 NULL);
+	}
+}
+
+static void fill(struct self *self, struct other *other, struct random *random)
+{
+	for (uint32_t tag = 0; tag < DEPTH; tag++) {
+		int rc = open_tag[tag] ? 0 : submit_one(self, other, tag, random);
+
+		if (open_tag[tag] || rc == -EHOSTDOWN)
+			continue;
+		if (rc)
+			stop("submitting", rc);
+		open_tag[tag] = true;
+		outstanding++;
+	}
+}
+
+/* Takes what ended. `gone_ns`: when the peer went; nothing may end later than the limit after it. */
+static void take(struct self *self, uint64_t wait_ns, uint64_t gone_ns)
+{
+	struct weft_event events[16];
+	int got = weft_queue_wait(self->queue, events, 16, wait_ns);
+	uint64_t now = now_ns();
+
+	for (int i = 0; i < got; i++) {
+		struct weft_event *event = &events[i];
+
+		if (event->type == WEFT_EVENT_END || event->type == WEFT_EVENT_REPLY) {
+			if (!event->tag || event->tag > DEPTH || !open_tag[event->tag - 1])
+				stop("an operation ended that was not there", event->status);
+			open_tag[event->tag - 1] = false;
+			outstanding--;
+			ends++;
+			done += !event->status;
+			ended_down += event->status == -EHOSTDOWN;
+			if (event->status && event->status != -EHOSTDOWN && event->status != -ECANCELED)
+				stop("an operation to a peer that went away", event->status);
+			if (gone_ns && now - gone_ns > latest_ns)
+				latest_ns = now - gone_ns;
+		}
+		weft_event_release(event);
+	}
+}
+
+static void drain(struct self *self, uint64_t gone_ns, uint64_t limit_ns)
+{
+	while (outstanding) {
+		uint64_t slack = 6 * watch_lateness(gone_ns) + 2 * watch_waited(gone_ns);
+
+		take(self, 10 * WEFT_MILLISECOND, gone_ns);
+		if (outstanding && now_ns() - gone_ns > limit_ns + LATE_NS + slack) {
+			fprintf(stderr, "kill: %u operations have not ended %.0f ms after the peer went\n",
+				outstanding, (double)(now_ns() - gone_ns) / 1e6);
+			list_threads();
+			stop("every operation ends in time", 0);
+		}
+	}
+}
+
+static void await_up(struct self *self, struct other *other)
+{
+	struct weft_peer_info info = { 0 };
+	uint64_t start = now_ns();
+
+	while (weft_peer_info(self->engine, other->peer, &info) == 0 && !info.up) {
+		take(self, WEFT_MILLISECOND, 0);
+		if (now_ns() - start > 10 * WEFT_SECOND)
+			stop("a peer that lives is not reached in 10 s", 0);
+	}
+}
+
+/* A peer is killed (or stopped) while operations run. */
+static void round_of(struct self *self, struct random *random, int signal_number)
+{
+	struct other other;
+	uint64_t until, gone;
+
+	start_peer(self, &other);
+	if (!random_chance(random, 10)) /* sometimes it dies before it was ever heard of */
+		await_up(self, &other);
+	until = now_ns() + random_below(random, 30) * WEFT_MILLISECOND;
+	do {
+		fill(self, &other, random);
+		take(self, random_below(random, 300) * WEFT_MICROSECOND, 0);
+	} while (now_ns() < until);
+	fill(self, &other, random);
+	gone = now_ns();
+	kill(other.pid, signal_number);
+	drain(self, gone, LIMIT_NS + HEARTBEAT_NS);
+	if (signal_number == SIGSTOP) {
+		/* It comes back: silent so long, it was given up; it must be reached again. */
+		kill(other.pid, SIGCONT);
+		await_up(self, &other);
+		fill(self, &other, random);
+		drain(self, now_ns(), 20 * WEFT_SECOND);
+		end_peer(self, &other, 0);
+	} else {
+		end_peer(self, &other, 0);
+	}
+}
+
+/* Stopped for less than the limit: nothing may fail. */
+static void pause_shortly(struct self *self, struct random *random)
+{
+	struct other other;
+	uint64_t before, down = ended_down;
+
+	start_peer(self, &other);
+	await_up(self, &other);
+	fill(self, &other, random);
+	before = now_ns();
+	kill(other.pid, SIGSTOP);
+	while (now_ns() - before < LIMIT_NS / 3)
+		take(self, WEFT_MILLISECOND, 0);
+	kill(other.pid, SIGCONT);
+	drain(self, now_ns(), 20 * WEFT_SECOND);
+	/* On a machine that holds threads up for long, even a short stop may reach the limit. */
+	if (ended_down != down && watch_lateness(before) + watch_waited(before) < LIMIT_NS / 3)
+		stop("a peer that paused shortly was given up", 0);
+	end_peer(self, &other, 0);
+}
+
+/* An address nobody is at: a peer that closed. Operations end by their own deadline or the peer's limit. */
+static void never_there(struct self *self, struct random *random)
+{
+	static struct blobs blobs;
+	struct self gone;
+	struct other other = { 0 };
+	uint64_t start;
+	int rc;
+
+	open_self(&gone);
+	blobs = gone.blobs;
+	weft_close(gone.engine);
+	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, &other.peer)) ||
+	    (rc = weft_remote_import(self->engine, other.peer, blobs.region, blobs.region_bytes,
+				     &other.remote)))
+		stop("adding a peer that is not there", rc);
+	start = now_ns();
+	fill(self, &other, random);
+	drain(self, start, LIMIT_NS + HEARTBEAT_NS);
+	weft_remote_close(self->engine, other.remote);
+	weft_peer_remove(self->engine, other.peer);
+}
+
+static void settle(struct self *self)
+{
+	struct weft_info info = { 0 };
+	uint64_t start = now_ns();
+
+	do {
+		take(self, WEFT_MILLISECOND, 0);
+		weft_engine_info(self->engine, &info);
+	} while ((info.transfers_in_flight || info.peers) && now_ns() - start < 10 * WEFT_SECOND);
+	if (info.transfers_in_flight || info.peers) {
+		fprintf(stderr, "kill: %llu transfers, %llu peers left\n",
+			(unsigned long long)info.transfers_in_flight, (unsigned long long)info.peers);
+		stop("nothing is left over", 0);
+	}
+}
+
+static int run(uint32_t kills, uint32_t stops)
+{
+	struct self self;
+	struct random random = { 1 };
+	uint64_t start = now_ns(), rss = 0, now_rss;
+	uint32_t files = 0;
+
+	watch_start();
+	open_self(&self);
+	for (uint32_t i = 0; i < kills; i++) {
+		round_of(&self, &random, SIGKILL);
+		if (i == kills / 4) {
+			settle(&self);
+			rss = rss_bytes();
+			files = open_files();
+		}
+	}
+	settle(&self);
+	now_rss = rss_bytes();
+	printf("killed %u peers: %llu operations ended (%llu done, %llu peer down), the latest %.0f ms after "
+	       "the kill; memory "
+	       "%.1f -> %.1f MB, files %u -> %u\n",
+	       kills, (unsigned long long)ends, (unsigned long long)done, (unsigned long long)ended_down,
+	       (double)latest_ns / 1e6, (double)rss / 1e6, (double)now_rss / 1e6, files, open_files());
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	if (kills >= 8 && now_rss > rss + (16u << 20))
+		stop("memory is flat", 0);
+#endif
+	if (kills >= 8 && open_files() > files + 4)
+		stop("open files are flat", 0);
+	for (uint32_t i = 0; i < stops; i++) {
+		round_of(&self, &random, SIGSTOP);
+		pause_shortly(&self, &random);
+	}
+	for (int i = 0; i < 3; i++)
+		never_there(&self, &random);
+	settle(&self);
+	if (weft_close(self.engine))
+		stop("closing", 0);
+	watch_stop();
+	printf("kill: %s, %u kills, %u stops, in %.1f s: OK\n", provider, kills, stops,
+	       (double)(now_ns() - start) / 1e9);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = { { "provider", 1, 0, 'p' },
+						 { "kills", 1, 0, 'k' },
+						 { "stops", 1, 0, 's' },
+						 { "serve", 1, 0, 'S' },
+						 { 0, 0, 0, 0 } };
+	uint32_t kills = 200, stops = 5;
+	int option, fd = -1;
+
+	program = "/proc/self/exe";
+	signal(SIGPIPE, SIG_IGN);
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (option == 'p')
+			provider = optarg;
+		else if (option == 'k')
+			kills = (uint32_t)atoi(optarg);
+		else if (option == 's')
+			stops = (uint32_t)atoi(optarg);
+		else if (option == 'S')
+			fd = atoi(optarg);
+		else
+			return 2;
+	return fd >= 0 ? serve(fd) : run(kills, stops);
+}
