@@ -122,7 +122,8 @@ static void print_goals(const struct bench_summary *summary)
 
 static void print_timeline(const struct bench_faults *faults)
 {
-	for (uint32_t i = 0; i < faults->schedule->count; i++) {
+	/* An interrupted run did not come to the rest. */
+	for (uint32_t i = 0; i < faults->next; i++) {
 		const struct bench_fault *fault = &faults->schedule->fault[i];
 		printf("  link          %s (NIC %u) %s at %.3f s, on this side (simulated)\n",
 		       faults->nic_name[i], fault->nic, fault->up ? "up" : "down",
