@@ -42,7 +42,8 @@ static int take_set(struct wf_topo_xml *xml, const char *name, hwloc_bitmap_t *r
 
 	if (!word)
 		return wf_topo_xml_wrong(xml, "an object lacks a set of CPUs or nodes");
-	if (!made_of(word, "0123456789abcdefABCDEFx,", SET_MAX))
+	/* hwloc asserts that a set does not start with a comma. */
+	if (!made_of(word, "0123456789abcdefABCDEFx,", SET_MAX) || word->text[0] == ',')
 		return wf_topo_xml_wrong(xml, "a set of CPUs or nodes is not one, or has no end");
 	text = strndup(word->text, word->bytes);
 	if (!*ret_set)
