@@ -2,7 +2,7 @@
 BUILD ?= build
 ARGS ?=
 
-.PHONY: all build bench compare links test asan tsan install format clean setup help
+.PHONY: all build bench compare links test asan tsan install format clean setup help torture
 all: build
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo 'make tsan     the tests under ThreadSanitizer'
 	@echo 'make compare  weft against bare libfabric, UCX, MPI, iperf3, memcpy (ARGS=--quick, --json, "--svg FILE")'
 	@echo 'make links    how much of 32 shaped links over real TCP weft uses (needs root)'
+	@echo 'make torture  random operations and faults for a minute, judged by an oracle (SEED=, MINUTES=)'
 	@echo 'make install  install under PREFIX (default /usr/local), DESTDIR respected'
 
 setup:
@@ -42,6 +43,10 @@ asan: setup
 
 tsan: setup
 	@scripts/run-tests build-tsan thread
+
+# Random operations and faults for a minute, by a seed of its own: SEED=7 MINUTES=10 make torture
+torture: build
+	@$(BUILD)/tests/torture/torture --seed $(or $(SEED),$$(date +%s)) --minutes $(or $(MINUTES),1) $(ARGS)
 
 install: build
 	@meson install -C $(BUILD) --no-rebuild
