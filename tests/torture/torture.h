@@ -106,7 +106,7 @@ struct op {
 	weft_transfer handle;
 	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
 	bool active;			    /* accepted or being submitted, and not ended */
-	bool excused;			    /* someone asked for its cancellation */
+	_Atomic bool excused;		    /* someone asked for its cancellation */
 	enum weft_notify_kind notify;
 	uint32_t immediate, immediates;
 	uint32_t runs, moves, notes;
