@@ -37,8 +37,9 @@ static void on_deadline(struct wf_timer *timer, uint64_t now_ns)
 {
 	struct wf_transfer *transfer = wf_container(timer, struct wf_transfer, timer);
 
-	if (wf_transfer_stop(transfer, -ETIMEDOUT))
-		wf_transfer_stopped(transfer);
+	/* Even one that was stopped before: whoever did that may not have got through to us. */
+	wf_transfer_stop(transfer, -ETIMEDOUT);
+	wf_transfer_stopped(transfer);
 }
 
 static void end_take(struct wf_item_event *item, struct weft_event *event)
