@@ -64,6 +64,7 @@ static void join(struct pair *pair, const struct options *options)
 	static uint8_t blob[65536];
 	uint64_t deadline = fab_now_ns() + 60 * WEFT_SECOND;
 	struct weft_peer_info info = { 0 };
+	struct weft_info engine;
 	struct weft_event event;
 	size_t bytes = sizeof blob;
 
@@ -72,16 +73,18 @@ static void join(struct pair *pair, const struct options *options)
 	bytes = sizeof blob;
 	check(weft_region_export(pair->far, pair->target, blob, &bytes), "weft_region_export");
 	check(weft_remote_import(pair->near, pair->peer, blob, bytes, &pair->to), "weft_remote_import");
-	/* Past "up": what is left of opening paths must not be counted. */
-	for (uint64_t turn = 0; !info.up || turn < 20000; turn += info.up) {
+	check(weft_engine_info(pair->near, &engine), "weft_engine_info");
+	/* Every path, not only the first: what is left of opening must not be counted, and the far side rests
+	 * later. */
+	for (uint64_t turn = 0; info.paths < engine.rails || turn < 20000; turn++) {
 		if (!options->workers)
 			weft_progress(pair->near);
 		weft_progress(pair->far);
 		while (weft_queue_poll(pair->queue, &event, 1) > 0 ||
 		       weft_queue_poll(pair->far_queue, &event, 1) > 0)
 			weft_event_release(&event);
-		if (!info.up && !weft_peer_info(pair->near, pair->peer, &info) && fab_now_ns() > deadline)
-			check(-ETIMEDOUT, "waiting for the peer");
+		check(weft_peer_info(pair->near, pair->peer, &info), "weft_peer_info");
+		check(fab_now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for the peer");
 	}
 }
 
@@ -316,7 +319,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "piece: %s\n", why);
 		return 1;
 	}
-	alarm(600);
+	alarm(300);
 	options.pieces -= options.pieces % options.pages;
 	fab_shuffle(from, SLOTS, 1);
 	fab_shuffle(to, SLOTS, 2);

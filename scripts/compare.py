@@ -5,7 +5,7 @@ Rounds are interleaved (A B C A B C …), so that what else the machine does fal
 of the rounds' ratios. With root everything runs in a network namespace of its own with cubic on its loopback. Figures
 over simulated NICs are called simulated. Figures count delivered bytes; latencies are round trips.
 
-    scripts/compare.py [--quick] [--rounds N] [--seconds S] [--only TEXT] [--json] [--svg FILE] [--build DIR]
+    scripts/compare.py [--quick] [--rounds N] [--seconds S] [--only TEXT] [--goals] [--json] [--svg FILE] [--build DIR]
 """
 import argparse
 import json
@@ -221,6 +221,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="fewer sizes, 3 short rounds: about a minute and a half")
     parser.add_argument("--rounds", type=int, help="interleaved rounds (default 7)")
     parser.add_argument("--seconds", type=float, help="of each run (default 0.4)")
+    parser.add_argument("--goals", action="store_true", help="only comparisons that have a goal")
     parser.add_argument("--only", default="", help="only measures, providers and sizes whose text contains this")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--svg", metavar="FILE", help="draw the ratios")
@@ -241,7 +242,9 @@ def main():
               ("measure", "over", "size", "weft", "", "other", "", "ratio", "(spread)", "best", "goal, met"))
     results = []
     for case in cases(kit, options.quick):
-        if options.only not in case.label():
+        if options.goals:
+            case.others = {name: other for name, other in case.others.items() if other[1] is not None}
+        if options.only not in case.label() or not case.others:
             continue
         for result in judge(case, kit, measure(case, kit, rounds)):
             results.append(result)
