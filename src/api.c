@@ -6,7 +6,6 @@
 #include "engine/transfer.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -338,8 +337,7 @@ int weft_cancel_peer(weft_engine *engine, weft_peer handle)
 	if (!peer)
 		return -ENOENT;
 	/* The note carries the reference. */
-	while (!wf_group_post(peer->home, WF_NOTE_PEER, peer, WF_PEER_CANCEL))
-		sched_yield();
+	wf_engine_post(peer->home, WF_NOTE_PEER, peer, WF_PEER_CANCEL);
 	return 0;
 }
 

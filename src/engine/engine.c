@@ -385,6 +385,13 @@ void wf_engine_notice(struct weft_engine *engine, enum weft_event_type type, int
 	wf_queue_notice(atomic_load(&engine->listener), &notice);
 }
 
+void wf_engine_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value)
+{
+	while (!wf_group_post(to, what, object, value))
+		if (!wf_engine_is_manual(to->engine) || wf_engine_progress(to->engine) < 0)
+			sched_yield();
+}
+
 /* ---- control requests: cold work that must run where the rails live ---- */
 
 struct control {
@@ -451,8 +458,7 @@ int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *gro
 	atomic_store(&control->left, engine->groups);
 	atomic_store(&control->references, engine->groups + 1);
 	for (uint32_t g = 0; g < engine->groups; g++)
-		while (!wf_group_post(&engine->group[g], WF_NOTE_CONTROL, control, 0))
-			sched_yield(); /* the worker empties its inbox every turn */
+		wf_engine_post(&engine->group[g], WF_NOTE_CONTROL, control, 0);
 	clock_gettime(CLOCK_REALTIME, &limit);
 	limit.tv_sec += CONTROL_LIMIT_S;
 	/* Only a provider that hangs inside a call gets us past the limit; context then stays allocated for it. */

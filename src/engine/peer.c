@@ -8,7 +8,6 @@
 #include "engine/transfer.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,13 +48,10 @@ static void directory_forget(struct weft_engine *engine, struct wf_peer *peer)
 /* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait. */
 static void post(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value)
 {
-	if (from) {
+	if (from)
 		wf_group_tell(from, to, what, object, value);
-		return;
-	}
-	while (!wf_group_post(to, what, object, value))
-		if (!wf_engine_is_manual(to->engine) || wf_engine_progress(to->engine) < 0)
-			sched_yield();
+	else
+		wf_engine_post(to, what, object, value);
 }
 
 /* What a peer costs us; what the provider keeps for it comes on top. */

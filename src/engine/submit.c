@@ -625,6 +625,6 @@ int wf_submit_cancel(struct weft_engine *engine, weft_transfer id)
 		return cancel_children(engine, transfer, id);
 	if (!atomic_compare_exchange_strong(&transfer->state, &running, running | ECANCELED))
 		return -ENOENT;
-	wf_group_post(home, WF_NOTE_STOP, transfer, id);
+	wf_engine_post(home, WF_NOTE_STOP, transfer, id);
 	return 0;
 }
