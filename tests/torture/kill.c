@@ -75,8 +75,7 @@ static void open_self(struct self *self)
 	config.peer_limit_ns = LIMIT_NS;
 	config.rail_limit_ns = LIMIT_NS;
 	config.log = log_line;
-	memory = aligned_alloc(4096, MEMORY);
-	if (!memory)
+	if (!memory && !(memory = aligned_alloc(4096, MEMORY)))
 		stop("memory", -ENOMEM);
 	memset(memory, 1, MEMORY);
 	if ((rc = weft_open(&config, &self->engine)) || (rc = weft_queue_open(self->engine, &self->queue)) ||
@@ -386,6 +385,7 @@ static int run(uint32_t kills, uint32_t stops)
 	settle(&self);
 	if (weft_close(self.engine))
 		stop("closing", 0);
+	free(memory);
 	watch_stop();
 	printf("kill: %s, %u kills, %u stops, in %.1f s: OK\n", provider, kills, stops,
 	       (double)(now_ns() - start) / 1e9);
