@@ -330,11 +330,13 @@ static uint64_t units_at_hand(const struct wf_group *group, uint64_t enough)
  * others hold more than their share. */
 int wf_stripe_level(const struct wf_group *group)
 {
-	uint64_t enough = (uint64_t)BATCH * group->seats;
+	uint64_t enough = (uint64_t)BATCH * group->seats, level;
 
 	if (group->seats == 1)
 		return INT_MAX;
-	return (int)((group->on_nic + units_at_hand(group, enough) + group->seats - 1) / group->seats);
+	level = (group->on_nic + units_at_hand(group, enough) + group->seats - 1) / group->seats;
+	/* At least one: parts that have nothing left are found, and ended, by whoever looks for a piece. */
+	return level ? (int)level : 1;
 }
 
 /* Room for a few at least, or the rail is passed over: batches are cheaper. */
