@@ -190,7 +190,11 @@ void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing)
 		if (!fi_trywait(fab->rail[0].fabric, &fid, 1))
 			poll(&ready, 1, 1);
 	} else {
-		usleep(20);
+		/* Longer the longer nothing happens: a target of one-sided writes has little to do but not to
+		 * be in the way. */
+		uint64_t quiet_us = (now - idle->since_ns) / 4000;
+
+		usleep(quiet_us < 20 ? 20 : quiet_us > 1000 ? 1000 : (useconds_t)quiet_us);
 	}
 }
 
