@@ -54,70 +54,77 @@ static void parse_pin(struct raw_options *options, const char *text)
 	options->pin[1] = *end == ',' ? (int)strtol(end + 1, NULL, 10) : options->pin[0];
 }
 
+static bool take(struct raw_options *options, int option, const char *value)
+{
+	switch (option) {
+	case 'p':
+		options->provider = value;
+		return true;
+	case 's':
+		options->sim = value;
+		return true;
+	case 'o':
+		options->pingpong = !strcmp(value, "pingpong");
+		return options->pingpong || !strcmp(value, "pages");
+	case 'b':
+		options->page_bytes = strtoull(value, NULL, 0);
+		return true;
+	case 'r':
+		options->region_bytes = strtoull(value, NULL, 0);
+		return true;
+	case 'd':
+		options->depth = (unsigned)strtoul(value, NULL, 0);
+		return true;
+	case 'n':
+		options->batch = (unsigned)strtoul(value, NULL, 0);
+		return true;
+	case 'i':
+		options->iovs = (unsigned)strtoul(value, NULL, 0);
+		return true;
+	case 't':
+		options->seconds = strtod(value, NULL);
+		return true;
+	case 'c':
+		parse_pin(options, value);
+		return true;
+	}
+	return false;
+}
+
 static int parse(int argc, char **argv, struct raw_options *options)
 {
-	static const struct option longs[] = {
-		{ "provider", 1, 0, 'p' }, { "sim", 1, 0, 's' },
-		{ "op", 1, 0, 'o' },	   { "page-size", 1, 0, 'b' },
-		{ "region", 1, 0, 'r' },   { "depth", 1, 0, 'd' },
-		{ "batch", 1, 0, 'n' },	   { "iovs", 1, 0, 'i' },
-		{ "seconds", 1, 0, 't' },  { "adjacent", 0, 0, 'a' },
-		{ "manual", 0, 0, 'm' },   { "no-fd", 0, 0, 'f' },
-		{ "pin", 1, 0, 'c' },	   { "json", 0, 0, 'j' },
-		{ "help", 0, 0, 'h' },	   { 0 },
+	int adjacent = 0, manual = 0, no_fd = 0, json = 0, c;
+	const struct option longs[] = {
+		{ "provider", 1, 0, 'p' },
+		{ "sim", 1, 0, 's' },
+		{ "op", 1, 0, 'o' },
+		{ "page-size", 1, 0, 'b' },
+		{ "region", 1, 0, 'r' },
+		{ "depth", 1, 0, 'd' },
+		{ "batch", 1, 0, 'n' },
+		{ "iovs", 1, 0, 'i' },
+		{ "seconds", 1, 0, 't' },
+		{ "pin", 1, 0, 'c' },
+		{ "adjacent", 0, &adjacent, 1 },
+		{ "manual", 0, &manual, 1 },
+		{ "no-fd", 0, &no_fd, 1 },
+		{ "json", 0, &json, 1 },
+		{ "help", 0, 0, 'h' },
+		{ 0 },
 	};
-	int c;
 
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1)
-		switch (c) {
-		case 'p':
-			options->provider = optarg;
-			break;
-		case 's':
-			options->sim = optarg;
-			break;
-		case 'o':
-			options->pingpong = !strcmp(optarg, "pingpong");
-			break;
-		case 'b':
-			options->page_bytes = strtoull(optarg, NULL, 0);
-			break;
-		case 'r':
-			options->region_bytes = strtoull(optarg, NULL, 0);
-			break;
-		case 'd':
-			options->depth = (unsigned)strtoul(optarg, NULL, 0);
-			break;
-		case 'n':
-			options->batch = (unsigned)strtoul(optarg, NULL, 0);
-			break;
-		case 'i':
-			options->iovs = (unsigned)strtoul(optarg, NULL, 0);
-			break;
-		case 't':
-			options->seconds = strtod(optarg, NULL);
-			break;
-		case 'a':
-			options->adjacent = true;
-			break;
-		case 'm':
-			options->manual = true;
-			break;
-		case 'f':
-			options->waits = false;
-			break;
-		case 'c':
-			parse_pin(options, optarg);
-			break;
-		case 'j':
-			options->json = true;
-			break;
-		case 'h':
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (c == 'h') {
 			fputs(usage, stdout);
 			exit(0);
-		default:
-			return -1;
 		}
+		if (c && !take(options, c, optarg))
+			return -1;
+	}
+	options->adjacent = adjacent;
+	options->manual = manual;
+	options->waits = !no_fd;
+	options->json = json;
 	if (options->sim)
 		options->provider = "simfab";
 	if (!options->page_bytes)
@@ -187,7 +194,7 @@ int main(int argc, char **argv)
 				       .batch = 16,
 				       .iovs = 1,
 				       .seconds = 1,
-				       .waits = true,
+
 				       .pin = { -1, -1 } };
 	struct raw_result result = { 0 };
 	char why[256];
