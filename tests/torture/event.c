@@ -139,6 +139,9 @@ int take_events(struct node *node)
 	uint64_t now = now_ns();
 	int total = 0;
 
+	/* While we do not look, no end can be seen: calls that took their time, or a nap of the oracle's. */
+	if (node->polled_ns && now - node->polled_ns > 20 * WEFT_MILLISECOND)
+		node->away_ns += now - node->polled_ns;
 	for (int q = 0; q < 3; q++) {
 		int got = weft_queue_poll(node->queue[q], events, 32);
 
@@ -148,6 +151,7 @@ int take_events(struct node *node)
 			take(node, &events[i], now);
 		total += got;
 	}
+	node->polled_ns = now_ns();
 	if (!total && now - node->checked_ns > 5 * WEFT_MILLISECOND) {
 		node->checked_ns = now;
 		check_overdue(node, now);

@@ -369,6 +369,17 @@ static void probe(struct node *node)
 			submit_probe(node, i);
 }
 
+/* Calls return at once, they say; registering and closing regions wait for a turn of the worker. */
+static void slow_step(const struct node *node, const char *what, uint64_t since_ns)
+{
+	uint64_t took = now_ns() - since_ns;
+
+	if (took > 100 * WEFT_MILLISECOND && (world.verbose || getenv("TORTURE_ROUNDS")))
+		fprintf(stderr, "%.3f n%u: %s took %.0f ms (waited %.0f ms for a CPU)\n",
+			(double)now_ns() / 1e9, node->index, what, (double)took / 1e6,
+			(double)watch_waited(since_ns) / 1e6);
+}
+
 void *node_loop(void *argument)
 {
 	struct node *node = argument;
@@ -379,13 +390,18 @@ void *node_loop(void *argument)
 		int happened;
 
 		node_mend(node, now);
+		slow_step(node, "mending links", now);
 		happened = take_events(node);
+		now = now_ns();
 		send_replies(node, now);
+		slow_step(node, "replying", now);
 		if (phase == PHASE_RUN) {
+			now = now_ns();
 			submit_mail(node);
 			for (uint32_t n = random_below(&node->random, 8); n; n--)
 				happened += submit_random(node);
-			node_churn(node, now);
+			slow_step(node, "submitting", now);
+			node_churn(node, now_ns());
 		} else if (phase == PHASE_PROBE) {
 			probe(node);
 		}

@@ -227,7 +227,7 @@ struct op *op_take(struct node *node, enum kind kind, uint32_t targets)
 			op->known[n] = node->link[n].generation;
 		op->active = true;
 		op->submitted_ns = now_ns();
-		op->napped_ns = node->napped_ns;
+		op->away_ns = node->away_ns;
 		op->deadline_ns = UINT64_MAX;
 		node->active++;
 	}
@@ -276,24 +276,22 @@ void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle)
 	release_memory(node, op, true);
 }
 
-/* How late it is, less the time in which this very node was asleep to find out about others. */
+/* How late it is, less the time in which its node did not look. */
 static uint64_t lateness_of(const struct node *node, const struct op *op, uint64_t now)
 {
-	uint64_t allowed = op->deadline_ns + (node->napped_ns - op->napped_ns);
+	uint64_t allowed = op->deadline_ns + (node->away_ns - op->away_ns);
 
 	return op->deadline_ns != UINT64_MAX && allowed < now ? now - allowed : 0;
 }
 
 /* A delay of the machine's is known only when it is over: a moment for those who measure it. */
-static bool too_late(struct node *node, const struct op *op, uint64_t late)
+static bool too_late(const struct op *op, uint64_t late)
 {
 	struct timespec nap = { .tv_nsec = 60000000 };
-	uint64_t before = now_ns();
 
 	if (late <= LATE_NS)
 		return false;
 	nanosleep(&nap, NULL);
-	node->napped_ns += now_ns() - before;
 	return late > LATE_NS + LATE_FACTOR * watch_lateness(op->deadline_ns) +
 			  WAIT_FACTOR * watch_waited(op->deadline_ns);
 }
@@ -302,7 +300,7 @@ static void check_deadline(struct node *node, struct op *op, uint64_t now)
 {
 	uint64_t late = lateness_of(node, op, now);
 
-	if (too_late(node, op, late))
+	if (too_late(op, late))
 		fail(op,
 		     "ended %.0f ms after its deadline (meanwhile threads were woken up to %.0f ms late and "
 		     "waited %.0f ms for a "
@@ -515,7 +513,7 @@ static void check_missing(struct node *node, struct op *op, uint64_t now)
 {
 	uint64_t late = lateness_of(node, op, now);
 
-	if (late > LATE_NS + MISSING_NS && too_late(node, op, late - MISSING_NS)) {
+	if (late > LATE_NS + MISSING_NS && too_late(op, late - MISSING_NS)) {
 		diagnose(node, op);
 		fail(op, "has not ended %.0f ms after its deadline", (double)late / 1e6);
 	}

@@ -104,7 +104,7 @@ struct op {
 	uint32_t generation;   /* of the node's engine */
 	uint32_t known[NODES]; /* the targets' generations as we knew them */
 	weft_transfer handle;
-	uint64_t napped_ns;		    /* the node's, when submitted */
+	uint64_t away_ns;		    /* the node's, when submitted */
 	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
 	bool active;			    /* accepted or being submitted, and not ended */
 	_Atomic bool excused;		    /* someone asked for its cancellation */
@@ -167,8 +167,8 @@ struct node {
 	weft_queue *queue[3]; /* the engine's listener first */
 	weft_region in, out;
 	uint32_t generation;
-	uint64_t napped_ns;    /* its thread slept so long to judge late ends */
-	struct arena arena[2]; /* [in] */
+	uint64_t polled_ns, away_ns; /* last looked at its queues; how long in all it did not */
+	struct arena arena[2];	     /* [in] */
 	struct published published;
 	struct peer_link link[NODES];
 	struct op op[OPS];
