@@ -598,17 +598,18 @@ int wf_submit_expect(struct weft_engine *engine, uint32_t immediate, uint64_t co
 static int cancel_children(struct weft_engine *engine, struct wf_transfer *parent, weft_transfer id)
 {
 	uint32_t left = atomic_load(&parent->children_left);
+	bool same;
 
 	/* Counted as one more child while we read its list, so that it cannot end and be used anew meanwhile. */
 	do {
 		if (!left)
 			return -ENOENT;
 	} while (!atomic_compare_exchange_weak(&parent->children_left, &left, left + 1));
-	if (wf_transfer_find(engine, id) == parent)
-		for (uint32_t i = 0; i < parent->children; i++)
-			wf_submit_cancel(engine, parent->child[i]);
+	same = wf_transfer_find(engine, id) == parent; /* or the slot has a new user */
+	for (uint32_t i = 0; same && i < parent->children; i++)
+		wf_submit_cancel(engine, parent->child[i]);
 	wf_transfer_child_put(parent);
-	return 0;
+	return same ? 0 : -ENOENT;
 }
 
 int wf_submit_cancel(struct weft_engine *engine, weft_transfer id)
