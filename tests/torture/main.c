@@ -68,11 +68,10 @@ static uint32_t parse_faults(char *list)
 static void parse(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "seed", 1, 0, 's' },	   { "ops", 1, 0, 'o' },
-		{ "minutes", 1, 0, 'm' },  { "engines", 1, 0, 'e' },
-		{ "nics", 1, 0, 'n' },	   { "faults", 1, 0, 'f' },
-		{ "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' },
-		{ "sim", 1, 0, 'S' },	   { 0, 0, 0, 0 },
+		{ "seed", 1, 0, 's' },	   { "ops", 1, 0, 'o' },     { "minutes", 1, 0, 'm' },
+		{ "engines", 1, 0, 'e' },  { "nics", 1, 0, 'n' },    { "faults", 1, 0, 'f' },
+		{ "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' }, { "sim", 1, 0, 'S' },
+		{ "slack", 1, 0, 'l' },	   { 0, 0, 0, 0 },
 	};
 	char all[] = "all", *faults = all;
 	double minutes = 0;
@@ -103,6 +102,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'v':
 			world.verbose = true;
+			break;
+		case 'l':
+			world.slack_ns = strtoull(optarg, NULL, 0) * WEFT_MILLISECOND;
 			break;
 		case 'S':
 			world.keys = optarg;

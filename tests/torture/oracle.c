@@ -292,7 +292,7 @@ static bool too_late(const struct op *op, uint64_t late)
 	if (late <= LATE_NS)
 		return false;
 	nanosleep(&nap, NULL);
-	return late > LATE_NS + LATE_FACTOR * watch_lateness(op->deadline_ns) +
+	return late > LATE_NS + world.slack_ns + LATE_FACTOR * watch_lateness(op->deadline_ns) +
 			  WAIT_FACTOR * watch_waited(op->deadline_ns);
 }
 
@@ -513,7 +513,7 @@ static void check_missing(struct node *node, struct op *op, uint64_t now)
 {
 	uint64_t late = lateness_of(node, op, now);
 
-	if (late > LATE_NS + MISSING_NS && too_late(op, late - MISSING_NS)) {
+	if (late > LATE_NS + world.slack_ns + MISSING_NS && too_late(op, late - MISSING_NS)) {
 		diagnose(node, op);
 		fail(op, "has not ended %.0f ms after its deadline", (double)late / 1e6);
 	}

@@ -214,6 +214,7 @@ struct tally {
 
 struct world {
 	uint64_t seed, ops, limit_ns;
+	uint64_t slack_ns; /* an end may be so much later still: for machines that are not ours alone */
 	uint32_t nodes, nics, rounds;
 	const char *provider, *keys;
 	bool simulated, verbose;
