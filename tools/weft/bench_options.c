@@ -20,7 +20,7 @@ const char *const bench_op_names[BENCH_OPS + 1] = {
 static const struct {
 	uint64_t size, depth, region;
 } defaults[BENCH_OPS] = {
-	[BENCH_PAGES] = { 64 * KIB, 16, 256 * MIB }, [BENCH_WRITE] = { MIB, 16, 256 * MIB },
+	[BENCH_PAGES] = { 64 * KIB, 32, 256 * MIB }, [BENCH_WRITE] = { MIB, 16, 256 * MIB },
 	[BENCH_READ] = { MIB, 16, 256 * MIB },	     [BENCH_SCATTER] = { 64 * KIB, 16, 256 * MIB },
 	[BENCH_SEND] = { 4 * KIB, 64, 16 * MIB },    [BENCH_CALL] = { 64, 1, 16 * MIB },
 };
@@ -104,7 +104,7 @@ static const struct cmd_option table[] = {
 	  .min = 1,
 	  .max = 65536,
 	  .given = &given.depth_given,
-	  .help = "operations in flight (default 16; 64 for send, 1 for call)" },
+	  .help = "operations in flight (default 32 for pages, 16 for other data, 64 for send, 1 for call)" },
 	{ .name = "duration",
 	  .type = CMD_DURATION,
 	  .value = &given.duration_ns,
