@@ -192,12 +192,19 @@ struct weft_notify {
 	size_t payload_bytes;
 };
 
+/* For writes with a fenced notification: the receiver compares what it has with what we sent (XXH3 of every piece) before it
+ * delivers the notification; the transfer ends when it has. -EBADMSG when they differ: then nobody was notified. Both sides
+ * read all the bytes once. The list of pages must fit a message (max_message): -EMSGSIZE. Such a notification may
+ * arrive after messages that were sent later. */
+#define WEFT_CHECKSUM (1u << 0)
+
 /* What every operation takes. NULL in place of one: no end event is delivered, the default deadline holds. */
 struct weft_op {
 	weft_queue *queue;   /* where the end goes; NULL: nowhere */
 	uint64_t tag;        /* comes back in the end */
 	uint64_t timeout_ns; /* 0: the engine's default; WEFT_FOREVER: none */
 	struct weft_notify notify;
+	uint32_t flags;      /* WEFT_CHECKSUM */
 };
 
 /* All operations return at once: 0 and (when ret_transfer is not NULL) a handle for weft_cancel(), or a negative

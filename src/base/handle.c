@@ -123,6 +123,13 @@ void *wf_handle_get(struct wf_handles *handles, uint64_t handle)
 	return slot->object;
 }
 
+void *wf_handle_peek(struct wf_handles *handles, uint64_t handle)
+{
+	struct wf_handle_slot *slot = slot_of(handles, handle);
+
+	return slot && matches(atomic_load_explicit(&slot->state, memory_order_acquire), handle) ? slot->object : NULL;
+}
+
 void wf_handle_ref(struct wf_handles *handles, uint64_t handle)
 {
 	atomic_fetch_add_explicit(&slot_of(handles, handle)->state, 1, memory_order_relaxed);

@@ -30,6 +30,8 @@ void wf_handles_destroy(struct wf_handles *handles);
 
 int wf_handle_add(struct wf_handles *handles, void *object, uint64_t *ret_handle); /* with one reference, the owner's */
 void *wf_handle_get(struct wf_handles *handles, uint64_t handle);                  /* NULL: unknown or retired */
+/* The same without a reference: for one who knows that nobody frees it meanwhile. */
+void *wf_handle_peek(struct wf_handles *handles, uint64_t handle);
 void wf_handle_ref(struct wf_handles *handles, uint64_t handle);                   /* for one who holds a reference */
 void wf_handle_put(struct wf_handles *handles, uint64_t handle);
 /* From now on get() refuses it. The owner's reference stays and must be put. NULL: it was not live. */

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/peer.h"
 #include "engine/transfer.h"
+#include "engine/verify.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -227,7 +228,7 @@ static void inbound_take(struct wf_item_event *item, struct weft_event *event)
 	event->peer = inbound->peer->handle;
 	event->transfer = inbound->transfer;
 	event->bytes = inbound->bytes;
-	event->data = inbound->data;
+	event->data = inbound->content;
 	event->call = inbound->type == WF_MESSAGE_CALL ? wf_call_token(inbound->call, inbound->their_epoch) : 0;
 	event->owner = &inbound->payload;
 }
@@ -253,6 +254,7 @@ static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_fra
 	inbound->frames = inbound->missing = wf_frames_of(frame->total);
 	inbound->bytes = frame->total;
 	inbound->tag = frame->tag;
+	inbound->content = inbound->data;
 	inbound->call = frame->call;
 	inbound->status = frame->status;
 	inbound->type = frame->type;
@@ -299,6 +301,12 @@ static void dispatch(struct wf_peer *peer, struct wf_inbound *inbound)
 		break;
 	case WF_MESSAGE_REPLY:
 		wf_reply_arrived(inbound);
+		break;
+	case WF_MESSAGE_MANIFEST:
+		wf_manifest_arrived(inbound);
+		break;
+	case WF_MESSAGE_VERDICT:
+		wf_verdict_arrived(inbound);
 		break;
 	case WF_MESSAGE_BARRIER:
 		wf_barrier_arrived(inbound);
@@ -399,6 +407,7 @@ void wf_channel_drop_inbound(struct wf_peer *peer)
 {
 	struct wf_link *lists[] = { &peer->channel.inbound, &peer->barriers };
 
+	wf_verify_drop(peer);
 	for (int i = 0; i < 2; i++)
 		while (!wf_list_empty(lists[i])) {
 			struct wf_inbound *inbound = wf_container(lists[i]->next, struct wf_inbound, link);

@@ -41,6 +41,7 @@ struct wf_inbound {
 	uint8_t type;
 	bool pooled;
 	enum weft_event_type event_type;
+	const uint8_t *content; /* what the event shows: data, or a part of it */
 	uint8_t data[]; /* bytes */
 };
 

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "engine/peer.h"
 #include "engine/stripe.h"
+#include "engine/verify.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -357,6 +358,7 @@ static int on_turn(void *context, uint64_t now_ns)
 			happened += read_completions(group, &group->seat[i]);
 	pump_channels(group);
 	happened += give_turns(group);
+	happened += wf_verify_turn(group);
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (group->seat[i].doomed)
 			wf_seat_reset(&group->seat[i]);
@@ -370,7 +372,7 @@ static bool on_in_flight(void *context)
 	struct wf_group *group = context;
 
 	return group->on_nic || !wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) ||
-	       group->deferred_count;
+	       !wf_list_empty(&group->verifying) || group->deferred_count;
 }
 
 static bool on_can_sleep(void *context)
@@ -378,7 +380,8 @@ static bool on_can_sleep(void *context)
 	struct wf_group *group = context;
 
 	/* Pieces or frames that a rail refused are tried again, not waited for. */
-	if (!wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) || group->deferred_count)
+	if (!wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) || !wf_list_empty(&group->verifying) ||
+	    group->deferred_count)
 		return false;
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];
@@ -593,6 +596,7 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	wf_list_init(&group->pumping);
 	wf_list_init(&group->acking);
 	wf_list_init(&group->stopping);
+	wf_list_init(&group->verifying);
 	return 0;
 }
 

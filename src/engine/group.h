@@ -99,6 +99,7 @@ struct wf_group {
 	struct wf_link runnable; /* those with pieces to give, in turn */
 	struct wf_link pumping;  /* peers homed here with frames to send */
 	struct wf_link acking;   /* peers homed here that are owed an acknowledgement at the end of this turn */
+	struct wf_link verifying; /* what peers homed here say they wrote, being checked (verify.c) */
 	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
 	uint64_t kept_ns;    /* when it last ran */

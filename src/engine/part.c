@@ -8,6 +8,7 @@
 #include "engine/peer.h"
 #include "engine/stripe.h"
 #include "engine/transfer.h"
+#include "engine/verify.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -121,6 +122,8 @@ void wf_piece_landed(struct wf_group *group, struct wf_piece *piece)
 	if (piece->seat->limits.adapts)
 		adapt_window(piece->path, &piece->seat->limits, piece->bytes, wf_group_now(group));
 	part->bytes += piece->bytes;
+	if (part->transfer->checked)
+		part->sum += wf_sum_units(part->transfer, piece->unit, piece->units);
 	atomic_store_explicit(&part->lane->last_ok_ns, wf_group_now(group), memory_order_relaxed);
 	wf_group_give_piece(group, piece);
 	if (!part->in_flight)
@@ -192,6 +195,8 @@ void wf_part_maybe_done(struct wf_group *group, struct wf_part *part)
 	if (part->unquiet)
 		atomic_store(&transfer->unquiet, 1);
 	atomic_fetch_add(&transfer->bytes, part->bytes);
+	if (transfer->checked)
+		atomic_fetch_add(&transfer->sum, part->sum);
 	lane->alive--;
 	if (atomic_fetch_sub_explicit(&transfer->parts_left, 1, memory_order_acq_rel) == 1)
 		wf_group_tell(group, transfer->peer->home, WF_NOTE_PARTS_DONE, transfer, 0);

@@ -101,6 +101,7 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 			wf_handle_put(&engine->regions, handle);
 		return error;
 	}
+	atomic_fetch_add(&engine->region_bytes, bytes);
 	*ret_region = handle;
 	return 0;
 }
@@ -116,6 +117,8 @@ int wf_region_close(struct weft_engine *engine, weft_region handle)
 	error = wf_handle_retire_idle(&engine->regions, handle);
 	if (error)
 		return error;
+	atomic_fetch_sub(&engine->region_bytes, region->bytes);
+	/* Afterwards no worker reads it any more either (verify.c). */
 	error = wf_engine_control(engine, unregister_on, region);
 	if (error != -ETIMEDOUT)
 		wf_handle_put(&engine->regions, handle);

@@ -6,6 +6,8 @@
 #include "engine/engine.h"
 #include "engine/peer.h"
 #include "engine/transfer.h"
+#include "engine/verify.h"
+#include "wire/manifest.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -26,6 +28,8 @@ static int check_op(struct weft_engine *engine, const struct weft_op *op, bool d
 	if (!op)
 		return 0;
 	if (op->queue && op->queue->engine != engine)
+		return -EINVAL;
+	if (op->flags & ~WEFT_CHECKSUM || (op->flags && (!data || op->notify.kind != WEFT_NOTIFY_FENCED)))
 		return -EINVAL;
 	if (op->notify.kind == WEFT_NOTIFY_NOTHING)
 		return 0;
@@ -86,14 +90,17 @@ static int check_incarnation(const struct wf_transfer *transfer, const struct wf
 /* ---- cutting ---- */
 
 /* How large pieces of a transfer of so many bytes are: all rails share it, yet each piece is worth its post. */
-static uint64_t unit_for(const struct weft_engine *engine, uint64_t bytes)
+static uint64_t unit_for(const struct wf_transfer *transfer, uint64_t bytes)
 {
+	const struct weft_engine *engine = transfer->engine;
 	uint64_t unit = bytes / (engine->rails * SHARES), most = engine->largest_piece;
 
 	if (engine->settings.piece_bytes)
 		unit = engine->settings.piece_bytes;
 	else
 		unit = unit < UNIT_MIN ? UNIT_MIN : unit > UNIT_MAX ? UNIT_MAX : (unit + 4095) & ~UINT64_C(4095);
+	if (transfer->checked && most > WF_MANIFEST_UNIT)
+		most = WF_MANIFEST_UNIT;
 	return unit < most ? unit : most;
 }
 
@@ -144,6 +151,11 @@ static int begin(struct wf_transfer *transfer, weft_transfer *ret)
 	return 0;
 }
 
+static int add_manifest(struct wf_transfer *transfer, const struct weft_op *op, int error)
+{
+	return error || !transfer->checked ? error : wf_manifest_make(transfer, op);
+}
+
 static int finish(struct wf_transfer *transfer, int error, weft_transfer *ret)
 {
 	if (error) {
@@ -184,7 +196,7 @@ static int set_range(struct weft_engine *engine, struct wf_transfer *transfer, c
 	slice->local = range->local;
 	slice->remote_offset = range->remote_offset;
 	slice->bytes = range->bytes;
-	transfer->unit_bytes = unit_for(engine, range->bytes);
+	transfer->unit_bytes = unit_for(transfer, range->bytes);
 	if (transfer->notify == WEFT_NOTIFY_COUNTED) { /* one write, one immediate */
 		transfer->unit_bytes = range->bytes ? range->bytes : 1;
 		if (range->bytes > engine->largest_piece)
@@ -208,7 +220,7 @@ static int submit_range(struct weft_engine *engine, const struct range *range, c
 		return -EAGAIN;
 	transfer->kind = range->kind;
 	set_notify(transfer, op);
-	return finish(transfer, set_range(engine, transfer, range), ret);
+	return finish(transfer, add_manifest(transfer, op, set_range(engine, transfer, range)), ret);
 }
 
 int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op,
@@ -226,8 +238,8 @@ int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, con
 	struct range range = { read->to, read->to_offset, read->from, read->from_offset, read->bytes, WEFT_REMOTE_READ,
 			       WF_READ };
 
-	/* Nobody at the other end learns of a read by an immediate. */
-	if (op && op->notify.kind == WEFT_NOTIFY_COUNTED)
+	/* Nobody at the other end learns of a read by an immediate, or has anything to check. */
+	if (op && (op->notify.kind == WEFT_NOTIFY_COUNTED || op->flags))
 		return -EINVAL;
 	return submit_range(engine, &range, op, ret);
 }
@@ -309,7 +321,7 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	transfer->remote_stride = remote_stride;
 	slice->local = pages->from_offset;
 	slice->remote_offset = pages->to_offset;
-	transfer->unit_bytes = pages->count ? unit_for(engine, total) : 1;
+	transfer->unit_bytes = pages->count ? unit_for(transfer, total) : 1;
 	transfer->cuts = (pages->page_bytes + UNIT_MAX - 1) / UNIT_MAX;
 	if (transfer->notify == WEFT_NOTIFY_COUNTED) {
 		transfer->cuts = 1;
@@ -343,7 +355,7 @@ int wf_submit_pages(struct weft_engine *engine, const struct weft_pages *pages, 
 		return -EAGAIN;
 	transfer->kind = WF_WRITE;
 	set_notify(transfer, op);
-	return finish(transfer, set_pages(engine, transfer, pages), ret);
+	return finish(transfer, add_manifest(transfer, op, set_pages(engine, transfer, pages)), ret);
 }
 
 /* ---- scatter: a parent, and a child for every peer named ---- */
@@ -356,6 +368,7 @@ static struct wf_transfer *take_child(struct weft_engine *engine, struct wf_tran
 	if (child) {
 		child->parent = parent;
 		child->deadline_ns = parent->deadline_ns;
+		child->checked = parent->checked;
 	}
 	return child;
 }
@@ -457,13 +470,13 @@ static int make_child(struct weft_engine *engine, struct wf_transfer *parent, st
 		if (child->notify == WEFT_NOTIFY_COUNTED && child->slice[i].bytes > engine->largest_piece)
 			error = -EMSGSIZE;
 	}
-	child->unit_bytes = child->notify == WEFT_NOTIFY_COUNTED ? engine->largest_piece : unit_for(engine, total);
+	child->unit_bytes = child->notify == WEFT_NOTIFY_COUNTED ? engine->largest_piece : unit_for(child, total);
 	for (uint32_t i = 0; i < count && !error; i++) {
 		child->slice[i].first_unit = child->units;
 		child->units += (child->slice[i].bytes + child->unit_bytes - 1) / child->unit_bytes;
 	}
 	set_groups(child);
-	return error;
+	return add_manifest(child, op, error);
 }
 
 static void put_slices(struct weft_engine *engine, struct wf_slice *slices, uint32_t count)

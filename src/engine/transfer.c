@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
+#include "wire/manifest.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,10 +88,13 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	transfer->parent = NULL;
 	transfer->children = 0;
 	transfer->notify = WEFT_NOTIFY_NOTHING;
+	transfer->checked = op && op->flags & WEFT_CHECKSUM;
+	transfer->manifest = NULL;
 	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told = false;
 	transfer->status = 0;
 	atomic_store_explicit(&transfer->unquiet, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&transfer->sum, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->next_unit, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->parts_left, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->holds, 1, memory_order_relaxed);
@@ -128,6 +132,10 @@ void wf_transfer_drop(struct wf_transfer *transfer)
 	/* acq_rel: the last to let go sees all that the others did with it. */
 	if (atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) != 1)
 		return;
+	if (transfer->manifest) {
+		free(transfer->manifest);
+		transfer->manifest = NULL;
+	}
 	/* Index lists are kept for the next user of the slot, within reason. */
 	if (transfer->copy && atomic_load(&engine->copies_kept) > COPIES_KEPT) {
 		free(transfer->copy);
@@ -392,10 +400,19 @@ void wf_transfer_parts_done(struct wf_transfer *transfer)
 	int why = wf_transfer_why(transfer);
 
 	transfer->moving = false;
-	if (why || transfer->notify != WEFT_NOTIFY_FENCED)
+	if (why || transfer->notify != WEFT_NOTIFY_FENCED) {
 		wf_transfer_end(transfer, why);
-	else
-		queue_message(transfer); /* all pieces have landed: tell the receiver, once */
+		return;
+	}
+	if (transfer->checked)
+		wf_manifest_set_sum(transfer->manifest, atomic_load(&transfer->sum));
+	queue_message(transfer); /* all pieces have landed: tell the receiver, once */
+}
+
+void wf_transfer_judged(struct wf_transfer *transfer, int status)
+{
+	if (!ended(transfer) && transfer->begun && transfer->checked && !transfer->moving)
+		wf_transfer_end(transfer, status);
 }
 
 /* ---- what the channel says ---- */
@@ -405,12 +422,18 @@ static struct wf_transfer *transfer_of(struct wf_message *message)
 	return wf_container(message, struct wf_transfer, message);
 }
 
+/* Its end is the peer's to say, not the acknowledgement's. */
+static bool awaits_answer(const struct wf_transfer *transfer)
+{
+	return transfer->kind == WF_CALL || transfer->checked || (transfer->kind == WF_BARRIER && !transfer->answered);
+}
+
 void wf_message_delivered(struct wf_message *message)
 {
 	struct wf_transfer *transfer = transfer_of(message);
 
 	transfer->sent = true;
-	if (!ended(transfer) && transfer->kind != WF_CALL && (transfer->kind != WF_BARRIER || transfer->answered)) {
+	if (!ended(transfer) && !awaits_answer(transfer)) {
 		if (transfer->kind == WF_SEND)
 			atomic_store(&transfer->bytes, message->bytes);
 		wf_transfer_end(transfer, 0);

@@ -52,6 +52,7 @@ struct wf_part {
 	uint64_t next, end; /* units claimed and not yet posted */
 	struct wf_piece *again; /* pieces that failed, to be posted first */
 	uint64_t bytes; /* landed */
+	uint64_t sum;   /* of their hashes, when checked */
 	uint64_t quantum;
 	uint64_t stop_ns; /* told to stop at; 0: not */
 	uint32_t in_flight;
@@ -96,6 +97,9 @@ struct wf_transfer {
 	const uint32_t *local_index, *remote_index; /* in copy; NULL: 0, 1, 2, … */
 	enum weft_notify_kind notify;
 	uint32_t immediate;
+	bool checked;   /* end-to-end (verify.c) */
+	void *manifest; /* CHECKED: the notification's message, freed with the slot's use */
+	_Atomic uint64_t sum;
 	_Atomic int unquiet; /* a part's memory may still be touched */
 
 	/* the rest */
@@ -151,6 +155,7 @@ struct wf_transfer *wf_transfer_find(struct weft_engine *engine, weft_transfer i
 void wf_transfer_begin(struct wf_transfer *transfer);
 void wf_transfer_stopped(struct wf_transfer *transfer); /* state says why: see to it */
 void wf_transfer_parts_done(struct wf_transfer *transfer);
+void wf_transfer_judged(struct wf_transfer *transfer, int status); /* the receiver's word on a checked one */
 void wf_transfer_end(struct wf_transfer *transfer, int status);
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
 void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error *error);

@@ -30,6 +30,8 @@ enum wf_message_type {
 	WF_MESSAGE_NOTIFY,
 	WF_MESSAGE_BARRIER, /* tag: the barrier's id */
 	WF_MESSAGE_REVOKE,  /* call: the region's handle */
+	WF_MESSAGE_MANIFEST,/* NOTIFY of a checked transfer; call: the sender's number for it */
+	WF_MESSAGE_VERDICT, /* the answer: call: that number; status */
 	WF_MESSAGE_LAST,
 };
 

@@ -2,6 +2,7 @@
 #include "wire/blob.h"
 #include "wire/cursor.h"
 #include "wire/frame.h"
+#include "wire/manifest.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdio.h>
 #include <xxhash.h>
 
 #define ROOM 16384
@@ -398,6 +400,102 @@ static void hostile_headers(void **state)
 	}
 }
 
+/* ---- manifests ---- */
+
+static const struct wf_manifest_range some_ranges[] = { { 7, 100, 2500 }, { 9, 0, 0 }, { 7, 5000, 1000 } };
+static const uint32_t some_pages[] = { 4, 0, 9 };
+
+static struct wf_manifest a_manifest(int form)
+{
+	struct wf_manifest manifest = {
+		.sum = 99, .unit_bytes = 1000, .payload = "abc", .payload_bytes = 3, .count = 3
+	};
+
+	if (!form) {
+		manifest.list = some_ranges;
+		return manifest;
+	}
+	manifest.paged = true;
+	manifest.page = (struct wf_manifest_range){ 7, 64, 1500 };
+	manifest.stride = 2048;
+	manifest.list = form == 1 ? some_pages : NULL;
+	return manifest;
+}
+
+/* The units a receiver walks, as "number:region:offset:bytes …". */
+static void walk_is(int form, const char *expected)
+{
+	struct wf_manifest manifest = a_manifest(form), back;
+	struct wf_manifest_walk walk = { 0 };
+	struct wf_manifest_unit unit;
+	uint8_t buffer[256];
+	char text[512] = "";
+	size_t bytes = wf_manifest_bytes(&manifest), at = 0;
+
+	assert_true(bytes <= sizeof(buffer));
+	wf_manifest_pack(&manifest, buffer);
+	wf_manifest_set_sum(buffer, 1234);
+	assert_int_equal(wf_manifest_unpack(buffer, bytes, &back), 0);
+	assert_int_equal(back.sum, 1234);
+	assert_int_equal(back.payload_bytes, 3);
+	assert_memory_equal(back.payload, "abc", 3);
+	while (wf_manifest_next(&back, &walk, &unit))
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%d:%d:%d:%d ", (int)unit.number,
+				       (int)unit.at.region, (int)unit.at.offset, (int)unit.at.bytes);
+	assert_string_equal(text, expected);
+	for (size_t less = 0; less < bytes; less++)
+		assert_int_equal(wf_manifest_unpack(buffer, less, &back), -EPROTO);
+	assert_int_equal(wf_manifest_unpack(buffer, bytes + 1, &back), -EPROTO);
+}
+
+static void manifests(void **state)
+{
+	walk_is(0, "0:7:100:1000 1:7:1100:1000 2:7:2100:500 3:7:5000:1000 ");
+	walk_is(1, "0:7:8256:1000 1:7:9256:500 2:7:64:1000 3:7:1064:500 4:7:18496:1000 5:7:19496:500 ");
+	walk_is(2, "0:7:64:1000 1:7:1064:500 2:7:2112:1000 3:7:3112:500 4:7:4160:1000 5:7:5160:500 ");
+}
+
+static int unpack_manifest(struct wf_manifest manifest)
+{
+	uint8_t buffer[256];
+
+	wf_manifest_pack(&manifest, buffer);
+	return wf_manifest_unpack(buffer, wf_manifest_bytes(&manifest), &manifest);
+}
+
+/* A short message must not make a long walk, nor name what cannot be counted. */
+static void hostile_manifests(void **state)
+{
+	struct wf_manifest manifest = a_manifest(2);
+	struct wf_manifest_range huge[] = { { 1, 0, UINT64_MAX }, { 1, 0, 1 } };
+
+	manifest.stride = 0;
+	assert_int_equal(unpack_manifest(manifest), -EPROTO);
+	manifest = a_manifest(2);
+	manifest.page.bytes = 0;
+	assert_int_equal(unpack_manifest(manifest), -EPROTO);
+	manifest = a_manifest(2);
+	manifest.count = UINT64_MAX / 2;
+	assert_int_equal(unpack_manifest(manifest), -EPROTO);
+	manifest = a_manifest(1);
+	manifest.unit_bytes = 0;
+	assert_int_equal(unpack_manifest(manifest), -EPROTO);
+	manifest.unit_bytes = WF_MANIFEST_UNIT + 1;
+	assert_int_equal(unpack_manifest(manifest), -EPROTO);
+	manifest = a_manifest(0);
+	manifest.count = 2;
+	manifest.list = huge;
+	assert_int_equal(unpack_manifest(manifest), -EPROTO);
+}
+
+/* Units that changed places, or whose hashes would cancel without their numbers, differ. */
+static void hashes(void **state)
+{
+	assert_true(wf_manifest_hash("same", 4, 0) != wf_manifest_hash("same", 4, 1));
+	assert_true(wf_manifest_hash("a", 1, 0) + wf_manifest_hash("b", 1, 1) !=
+		    wf_manifest_hash("b", 1, 0) + wf_manifest_hash("a", 1, 1));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -411,6 +509,9 @@ int main(void)
 		cmocka_unit_test(frame_round_trip),
 		cmocka_unit_test(frames_that_do_not_fit),
 		cmocka_unit_test(hostile_headers),
+		cmocka_unit_test(manifests),
+		cmocka_unit_test(hostile_manifests),
+		cmocka_unit_test(hashes),
 	};
 
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);

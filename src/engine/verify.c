@@ -1,0 +1,285 @@
+/* Making manifests and sums, checking them in slices between turns, and verdicts; verify.h says who does
+ * what. */
+#include "engine/verify.h"
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/peer.h"
+#include "engine/transfer.h"
+#include "wire/manifest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLICE_BYTES (256u << 10) /* hashed before the worker sees to its rails again; one unit at least */
+
+_Static_assert(WF_MANIFEST_PAYLOAD == WEFT_NOTIFY_MAX, "a manifest carries any notification's payload");
+
+/* ---- the sender's ---- */
+
+static void list_slices(const struct wf_transfer *transfer, struct wf_manifest_range *ranges)
+{
+	for (uint32_t i = 0; i < transfer->slices; i++)
+		ranges[i] =
+		    (struct wf_manifest_range){ transfer->slice[i].remote->region,
+						transfer->slice[i].remote_offset, transfer->slice[i].bytes };
+}
+
+static int pack(struct wf_transfer *transfer, const struct wf_manifest *manifest)
+{
+	size_t bytes = wf_manifest_bytes(manifest);
+
+	if (bytes > transfer->engine->settings.max_message)
+		return -EMSGSIZE;
+	transfer->manifest = malloc(bytes);
+	if (!transfer->manifest)
+		return -ENOMEM;
+	wf_manifest_pack(manifest, transfer->manifest);
+	transfer->message.type = WF_MESSAGE_MANIFEST;
+	transfer->message.call = transfer->id;
+	transfer->message.data = transfer->manifest;
+	transfer->message.bytes = bytes;
+	return 0;
+}
+
+static int make_of_pages(struct wf_transfer *transfer, struct wf_manifest *manifest)
+{
+	const struct wf_slice *slice = transfer->slice;
+
+	manifest->paged = true;
+	manifest->count = transfer->units / transfer->cuts;
+	manifest->page =
+	    (struct wf_manifest_range){ slice->remote->region, slice->remote_offset, transfer->page_bytes };
+	manifest->stride = transfer->remote_stride;
+	manifest->list = transfer->remote_index;
+	if (transfer->cuts == 1)
+		manifest->unit_bytes = transfer->page_bytes ? transfer->page_bytes : 1;
+	/* Pages that overlap have no one right content. */
+	if (manifest->count && manifest->stride < transfer->page_bytes)
+		return -EINVAL;
+	return pack(transfer, manifest);
+}
+
+int wf_manifest_make(struct wf_transfer *transfer, const struct weft_op *op)
+{
+	struct wf_manifest manifest = { .unit_bytes = transfer->unit_bytes,
+					.payload = op->notify.payload,
+					.payload_bytes = (uint32_t)op->notify.payload_bytes };
+	struct wf_manifest_range one, *ranges = &one;
+	int error;
+
+	if (transfer->paged)
+		return make_of_pages(transfer, &manifest);
+	if (transfer->slices > 1)
+		ranges = malloc(transfer->slices * sizeof(*ranges));
+	if (!ranges)
+		return -ENOMEM;
+	list_slices(transfer, ranges);
+	manifest.count = transfer->slices;
+	manifest.list = ranges;
+	error = pack(transfer, &manifest);
+	if (ranges != &one)
+		free(ranges);
+	return error;
+}
+
+static const struct wf_slice *slice_of(const struct wf_transfer *transfer, uint64_t unit)
+{
+	uint32_t low = 0, high = transfer->slices;
+
+	/* The last one that begins at or before the unit: an empty slice begins where its successor does. */
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (transfer->slice[middle].first_unit <= unit)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &transfer->slice[low];
+}
+
+static uint64_t sum_unit(const struct wf_transfer *transfer, uint64_t unit)
+{
+	const struct wf_slice *slice = transfer->paged ? transfer->slice : slice_of(transfer, unit);
+	uint64_t offset, left = transfer->page_bytes, most = transfer->unit_bytes;
+
+	if (transfer->paged) {
+		uint64_t page = unit / transfer->cuts, cut = unit % transfer->cuts * transfer->unit_bytes;
+
+		offset =
+		    (transfer->local_index ? transfer->local_index[page] : page) * transfer->local_stride +
+		    cut;
+		left = transfer->page_bytes - cut;
+		most = transfer->cuts == 1 ? left : most;
+	} else {
+		offset = (unit - slice->first_unit) * transfer->unit_bytes;
+		left = slice->bytes - offset;
+	}
+	return wf_manifest_hash(slice->region->base + slice->local + offset, left < most ? left : most, unit);
+}
+
+uint64_t wf_sum_units(const struct wf_transfer *transfer, uint64_t first, uint64_t units)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < units; i++)
+		sum += sum_unit(transfer, first + i);
+	return sum;
+}
+
+void wf_verdict_arrived(struct wf_inbound *inbound)
+{
+	struct wf_transfer *transfer = wf_transfer_find(inbound->peer->engine, inbound->call);
+	int status = inbound->status;
+
+	/* Late, or not one that waits for this peer's word: the slot may have had other users since. */
+	if (transfer && transfer->kind == WF_WRITE && transfer->peer == inbound->peer)
+		wf_transfer_judged(transfer, status == 0 || status == -EBADMSG ? status : -EREMOTEIO);
+	wf_inbound_free(inbound);
+}
+
+/* ---- the receiver's ---- */
+
+struct verification {
+	struct wf_link link;  /* group->verifying */
+	struct wf_peer *peer; /* referenced */
+	uint64_t call;
+	struct wf_inbound *inbound; /* NULL: delivered or dropped; only the verdict is left to send */
+	struct wf_manifest manifest;
+	struct wf_manifest_walk walk;
+	uint64_t sum;
+	int status;
+};
+
+static void end(struct verification *verification)
+{
+	struct wf_peer *peer = verification->peer;
+
+	wf_list_remove(&verification->link);
+	if (verification->inbound)
+		wf_inbound_free(verification->inbound);
+	free(verification);
+	wf_handle_put(&peer->engine->peers, peer->handle);
+}
+
+void wf_manifest_arrived(struct wf_inbound *inbound)
+{
+	struct wf_peer *peer = inbound->peer;
+	struct verification *verification = calloc(1, sizeof(*verification));
+
+	/* Without memory for it there is no verdict, and the sender's deadline ends it. */
+	if (!verification) {
+		wf_inbound_free(inbound);
+		return;
+	}
+	wf_handle_ref(&peer->engine->peers, peer->handle);
+	verification->peer = peer;
+	verification->call = inbound->call;
+	verification->inbound = inbound;
+	verification->status = wf_manifest_unpack(inbound->data, inbound->bytes, &verification->manifest);
+	/* More than there is to write to: it names memory twice, and we would be at it for as long as it
+	 * likes. */
+	if (!verification->status && verification->manifest.bytes > atomic_load(&peer->engine->region_bytes))
+		verification->status = -ERANGE;
+	wf_list_append(&peer->home->verifying, &verification->link);
+}
+
+/* Memory a peer may have written and named rightly. Safe for this turn without a reference: closing a region
+ * has every worker take part before the memory is given back. */
+static const void *memory_at(struct weft_engine *engine, const struct wf_manifest_range *range)
+{
+	const struct wf_region *region = wf_handle_peek(&engine->regions, range->region);
+
+	if (!region || !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
+	    range->offset > region->bytes - range->bytes)
+		return NULL;
+	return region->base + range->offset;
+}
+
+/* True: all of it is summed, or it cannot be. */
+static bool sum_slice(struct verification *verification)
+{
+	struct wf_manifest_unit unit;
+	const void *memory;
+
+	for (uint64_t hashed = 0; hashed < SLICE_BYTES; hashed += unit.at.bytes) {
+		if (!wf_manifest_next(&verification->manifest, &verification->walk, &unit)) {
+			verification->status = verification->sum == verification->manifest.sum ? 0 : -EBADMSG;
+			return true;
+		}
+		memory = memory_at(verification->peer->engine, &unit.at);
+		if (!memory) {
+			verification->status = -ERANGE;
+			return true;
+		}
+		verification->sum += wf_manifest_hash(memory, unit.at.bytes, unit.number);
+	}
+	return false;
+}
+
+static void deliver(struct verification *verification)
+{
+	struct wf_inbound *inbound = verification->inbound;
+	struct weft_engine *engine = verification->peer->engine;
+
+	verification->inbound = NULL;
+	if (verification->status) {
+		wf_log(&engine->log, WEFT_LOG_ERROR,
+		       "a checked write did not arrive as it was sent: %s; nobody is notified",
+		       wf_error_text(verification->status));
+		wf_inbound_free(inbound);
+		return;
+	}
+	inbound->event_type = WEFT_EVENT_NOTIFY;
+	inbound->content = verification->manifest.payload;
+	inbound->bytes = verification->manifest.payload_bytes;
+	wf_queue_push(atomic_load(&engine->listener), &inbound->item);
+}
+
+/* False: no transfer is free to carry it, later. */
+static bool send_verdict(struct verification *verification)
+{
+	struct wf_outgoing verdict = { .peer = verification->peer->handle,
+				       .kind = WF_INTERNAL,
+				       .type = WF_MESSAGE_VERDICT,
+				       .call = verification->call,
+				       .status = verification->status };
+
+	/* A peer that is down or gone needs none. */
+	return wf_submit_message(verification->peer->engine, &verdict, NULL, NULL) != -EAGAIN;
+}
+
+int wf_verify_turn(struct wf_group *group)
+{
+	struct verification *verification;
+
+	if (wf_list_empty(&group->verifying))
+		return 0;
+	/* In turn: a small one does not wait for a large one. */
+	verification = wf_container(group->verifying.next, struct verification, link);
+	wf_list_remove(&verification->link);
+	wf_list_append(&group->verifying, &verification->link);
+	if (verification->inbound) {
+		if (!verification->status && !sum_slice(verification))
+			return 1;
+		deliver(verification);
+	}
+	if (!send_verdict(verification))
+		return 0;
+	end(verification);
+	return 1;
+}
+
+void wf_verify_drop(struct wf_peer *peer)
+{
+	struct wf_link *head = &peer->home->verifying, *link = head->next;
+
+	while (link != head) {
+		struct verification *verification = wf_container(link, struct verification, link);
+
+		link = link->next;
+		if (verification->peer == peer)
+			end(verification);
+	}
+}

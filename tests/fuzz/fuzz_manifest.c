@@ -1,0 +1,40 @@
+/* Manifests as they come from a peer: read or refused; a walk stays within what came, and is no longer than
+ * its bytes. */
+#include "wire/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void walk(const struct wf_manifest *manifest)
+{
+	struct wf_manifest_walk at = { 0 };
+	struct wf_manifest_unit unit;
+	uint64_t total = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		if (!wf_manifest_next(manifest, &at, &unit)) {
+			if (total != manifest->bytes)
+				abort();
+			return;
+		}
+		total += unit.at.bytes;
+		if (!unit.at.bytes || unit.at.bytes > manifest->unit_bytes || total > manifest->bytes)
+			abort();
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct wf_manifest manifest;
+	uint8_t *copy = malloc(bytes ? bytes : 1); /* its own block, so that a read past it shows */
+
+	if (!copy)
+		return 0;
+	memcpy(copy, data, bytes);
+	if (!wf_manifest_unpack(copy, bytes, &manifest))
+		walk(&manifest);
+	free(copy);
+	return 0;
+}
