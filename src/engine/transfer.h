@@ -124,7 +124,7 @@ struct wf_transfer {
 
 #define WF_STOP_DONE 0xffffu /* state: ended well, too late to cancel */
 
-/* submit.c, on the caller's thread */
+/* submit.c and family.c, on the caller's thread */
 int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op, weft_transfer *ret);
 int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, const struct weft_op *op, weft_transfer *ret);
 int wf_submit_pages(struct weft_engine *engine, const struct weft_pages *pages, const struct weft_op *op, weft_transfer *ret);
@@ -142,6 +142,7 @@ int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outg
 int wf_submit_barrier(struct weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op, weft_transfer *ret);
 int wf_submit_expect(struct weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op, weft_transfer *ret);
 int wf_submit_cancel(struct weft_engine *engine, weft_transfer id);
+int wf_cancel_children(struct weft_engine *engine, struct wf_transfer *parent, weft_transfer id);
 
 /* transfer.c */
 struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op); /* NULL: all out */

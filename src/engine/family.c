@@ -1,0 +1,233 @@
+/*
+ * Operations with children: a scatter has one for each peer named, a barrier likewise. The parent ends when
+ * its last child has; all are made before any is begun, so that a request is accepted whole or not at all. On
+ * the caller's thread.
+ */
+#include "engine/engine.h"
+#include "engine/peer.h"
+#include "engine/request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct family {
+	struct weft_engine *engine;
+	struct wf_transfer *parent;
+	struct wf_transfer **child; /* parent->children of them */
+};
+
+/* 0, and whatever follows ends with begin_family(). */
+static int open_family(struct family *family, struct weft_engine *engine, uint32_t most,
+		       const struct weft_op *op)
+{
+	struct wf_transfer *parent = wf_transfer_take(engine, op);
+
+	if (!parent)
+		return -EAGAIN;
+	*family = (struct family){ engine, parent, calloc((size_t)most + 1, sizeof(*family->child)) };
+	parent->kind = WF_PARENT;
+	parent->child = wf_transfer_copy_room(parent, ((size_t)most + 1) * sizeof(*parent->child));
+	/* One for us, so that it cannot end before all children are begun. */
+	atomic_store(&parent->children_left, 1);
+	if (family->child && parent->child)
+		return 0;
+	free(family->child);
+	wf_transfer_abandon(parent);
+	return -ENOMEM;
+}
+
+/* NULL: all transfers are in flight. */
+static struct wf_transfer *take_child(struct family *family, enum wf_transfer_kind kind)
+{
+	struct weft_op op = { .timeout_ns = WEFT_FOREVER };
+	struct wf_transfer *child = wf_transfer_take(family->engine, &op);
+
+	if (!child)
+		return NULL;
+	child->parent = family->parent;
+	child->kind = kind;
+	child->deadline_ns = family->parent->deadline_ns;
+	child->checked = family->parent->checked;
+	return family->child[family->parent->children++] = child;
+}
+
+static void abandon(struct family *family)
+{
+	for (uint32_t i = 0; i < family->parent->children; i++) {
+		family->child[i]->parent = NULL;
+		wf_transfer_abandon(family->child[i]);
+	}
+	wf_transfer_abandon(family->parent);
+}
+
+static void begin(struct family *family, weft_transfer *ret)
+{
+	struct wf_transfer *parent = family->parent;
+	uint32_t count = parent->children;
+
+	if (ret)
+		*ret = parent->id;
+	atomic_fetch_add(&parent->children_left, count);
+	for (uint32_t i = 0; i < count; i++) {
+		parent->child[i] = family->child[i]->id;
+		atomic_store_explicit(&family->child[i]->home, family->child[i]->peer->home,
+				      memory_order_relaxed);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		wf_engine_post(family->child[i]->peer->home, WF_NOTE_BEGIN, family->child[i], 0);
+	wf_transfer_child_put(parent);
+}
+
+/* All or nothing: the error of whoever made the children, or theirs from now on. */
+static int begin_family(struct family *family, int error, weft_transfer *ret)
+{
+	if (error)
+		abandon(family);
+	else
+		begin(family, ret);
+	free(family->child);
+	return error;
+}
+
+/* ---- scatter ---- */
+
+static int order_by_peer(const void *a, const void *b)
+{
+	const struct wf_slice *x = a, *y = b;
+
+	return x->remote->peer < y->remote->peer ? -1 : x->remote->peer > y->remote->peer;
+}
+
+static int check_slices(struct weft_engine *engine, struct wf_slice *slices, const struct weft_write *parts,
+			uint32_t count)
+{
+	int error = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		slices[i] = (struct wf_slice){ 0 };
+	for (uint32_t i = 0; i < count && !error; i++) {
+		error = wf_request_ends(engine, &slices[i], parts[i].from, parts[i].to, WEFT_REMOTE_WRITE);
+		if (!error && (!wf_inside(parts[i].from_offset, parts[i].bytes, slices[i].region->bytes) ||
+			       !wf_inside(parts[i].to_offset, parts[i].bytes, slices[i].remote->bytes)))
+			error = -ERANGE;
+		slices[i].local = parts[i].from_offset;
+		slices[i].remote_offset = parts[i].to_offset;
+		slices[i].bytes = parts[i].bytes;
+	}
+	return error;
+}
+
+/* The slices from first on that go to one peer become one child, which then owns their references. */
+static int make_child(struct family *family, struct wf_slice *slices, uint32_t count,
+		      const struct weft_op *op)
+{
+	struct weft_engine *engine = family->engine;
+	struct wf_transfer *child = take_child(family, WF_WRITE);
+	uint64_t total = 0;
+	int error;
+
+	if (!child)
+		return -EAGAIN;
+	wf_request_notify(child, op);
+	child->slice = wf_transfer_copy_room(child, count * sizeof(*child->slice));
+	if (!child->slice)
+		return -ENOMEM;
+	memcpy(child->slice, slices, count * sizeof(*slices));
+	memset(slices, 0, count * sizeof(*slices)); /* moved: not to be put twice */
+	child->slices = count;
+	error = wf_request_peer(engine, child->slice[0].remote->peer, &child->peer);
+	for (uint32_t i = 0; i < count && !error; i++) {
+		error = wf_request_incarnation(child, &child->slice[i]);
+		total =
+		    child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
+		if (child->notify == WEFT_NOTIFY_COUNTED && child->slice[i].bytes > engine->largest_piece)
+			error = -EMSGSIZE;
+	}
+	child->unit_bytes =
+	    child->notify == WEFT_NOTIFY_COUNTED ? engine->largest_piece : wf_request_unit(child, total);
+	for (uint32_t i = 0; i < count && !error; i++) {
+		child->slice[i].first_unit = child->units;
+		child->units += (child->slice[i].bytes + child->unit_bytes - 1) / child->unit_bytes;
+	}
+	wf_request_groups(child);
+	return wf_request_manifest(child, op, error);
+}
+
+static void put_slices(struct weft_engine *engine, struct wf_slice *slices, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		if (slices[i].region)
+			wf_handle_put(&engine->regions, slices[i].region->handle);
+		if (slices[i].remote)
+			wf_handle_put(&engine->remotes, slices[i].remote->handle);
+	}
+}
+
+int wf_submit_scatter(struct weft_engine *engine, const struct weft_write *parts, uint32_t count,
+		      const struct weft_op *op, weft_transfer *ret)
+{
+	struct wf_slice *slices;
+	struct family family;
+	int error = wf_request_check(engine, op, true);
+
+	if (!error)
+		error = open_family(&family, engine, count, op);
+	if (error)
+		return error;
+	slices = calloc((size_t)count + 1, sizeof(*slices));
+	error = slices ? check_slices(engine, slices, parts, count) : -ENOMEM;
+	if (!error)
+		qsort(slices, count, sizeof(*slices), order_by_peer);
+	for (uint32_t first = 0, next; !error && first < count; first = next) {
+		for (next = first + 1;
+		     next < count && slices[next].remote->peer == slices[first].remote->peer;)
+			next++;
+		error = make_child(&family, &slices[first], next - first, op);
+	}
+	if (slices)
+		put_slices(engine, slices, count);
+	free(slices);
+	return begin_family(&family, error, ret);
+}
+
+/* ---- barrier ---- */
+
+int wf_submit_barrier(struct weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id,
+		      const struct weft_op *op, weft_transfer *ret)
+{
+	struct family family;
+	int error = wf_request_check(engine, op, false);
+
+	if (!error)
+		error = open_family(&family, engine, count, op);
+	if (error)
+		return error;
+	for (uint32_t i = 0; i < count && !error; i++) {
+		struct wf_outgoing entry = { .peer = peers[i], .type = WF_MESSAGE_BARRIER, .tag = id };
+		struct wf_transfer *child = take_child(&family, WF_BARRIER);
+
+		error = child ? wf_request_message(engine, child, &entry) : -EAGAIN;
+	}
+	return begin_family(&family, error, ret);
+}
+
+/* ---- cancelling ---- */
+
+int wf_cancel_children(struct weft_engine *engine, struct wf_transfer *parent, weft_transfer id)
+{
+	uint32_t left = atomic_load(&parent->children_left);
+	bool same;
+
+	/* Counted as one more child while we read its list, so that it cannot end and be used anew meanwhile.
+	 */
+	do {
+		if (!left)
+			return -ENOENT;
+	} while (!atomic_compare_exchange_weak(&parent->children_left, &left, left + 1));
+	same = wf_transfer_find(engine, id) == parent; /* or the slot has a new user */
+	for (uint32_t i = 0; same && i < parent->children; i++)
+		wf_submit_cancel(engine, parent->child[i]);
+	wf_transfer_child_put(parent);
+	return same ? 0 : -ENOENT;
+}

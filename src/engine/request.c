@@ -1,0 +1,148 @@
+/* Checking requests and filling transfers; request.h says for whom. */
+#include "engine/request.h"
+#include "engine/engine.h"
+#include "engine/peer.h"
+#include "engine/verify.h"
+#include "wire/manifest.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define UNIT_MIN (64u << 10)
+#define SHARES	 4 /* pieces each rail should get of a range, so that the faster ones can take more */
+
+_Static_assert(WF_UNIT_MAX <= WF_MANIFEST_UNIT, "a page's cut is a unit that a receiver checks");
+
+int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool data)
+{
+	if (atomic_load_explicit(&engine->closing, memory_order_relaxed))
+		return -ESHUTDOWN;
+	if (!op)
+		return 0;
+	if (op->queue && op->queue->engine != engine)
+		return -EINVAL;
+	if (op->flags & ~WEFT_CHECKSUM || (op->flags && (!data || op->notify.kind != WEFT_NOTIFY_FENCED)))
+		return -EINVAL;
+	if (op->notify.kind == WEFT_NOTIFY_NOTHING)
+		return 0;
+	if (!data || op->notify.kind > WEFT_NOTIFY_COUNTED || op->notify.payload_bytes > WEFT_NOTIFY_MAX ||
+	    (op->notify.payload_bytes && !op->notify.payload))
+		return -EINVAL;
+	for (uint32_t i = 0; op->notify.kind == WEFT_NOTIFY_COUNTED && i < engine->rails; i++)
+		if (!engine->seat[i]->limits.immediate)
+			return -EOPNOTSUPP;
+	return 0;
+}
+
+int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer **ret_peer)
+{
+	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
+
+	if (!peer)
+		return -ENOENT;
+	if (atomic_load_explicit(&peer->state, memory_order_relaxed) == WF_PEER_DOWN) {
+		wf_handle_put(&engine->peers, handle);
+		return -EHOSTDOWN;
+	}
+	atomic_fetch_add_explicit(&peer->in_flight, 1, memory_order_relaxed);
+	*ret_peer = peer;
+	return 0;
+}
+
+int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_region region,
+		    weft_remote remote, uint32_t access)
+{
+	*slice = (struct wf_slice){ .region = wf_handle_get(&engine->regions, region),
+				    .remote = wf_handle_get(&engine->remotes, remote) };
+	if (!slice->region || !slice->remote)
+		return -ENOENT;
+	if (atomic_load(&slice->region->changing))
+		return -EBUSY;
+	if (atomic_load_explicit(&slice->remote->revoked, memory_order_relaxed))
+		return -ESTALE;
+	if (!(slice->remote->access & access))
+		return -EACCES;
+	return 0;
+}
+
+int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_slice *slice)
+{
+	return atomic_load_explicit(&transfer->peer->incarnation, memory_order_relaxed) ==
+		       slice->remote->incarnation
+		   ? 0
+		   : -ESTALE;
+}
+
+uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
+{
+	const struct weft_engine *engine = transfer->engine;
+	uint64_t unit = bytes / (engine->rails * SHARES), most = engine->largest_piece;
+
+	if (engine->settings.piece_bytes)
+		unit = engine->settings.piece_bytes;
+	else
+		unit = unit < UNIT_MIN	    ? UNIT_MIN
+		       : unit > WF_UNIT_MAX ? WF_UNIT_MAX
+					    : (unit + 4095) & ~UINT64_C(4095);
+	if (transfer->checked && most > WF_MANIFEST_UNIT)
+		most = WF_MANIFEST_UNIT;
+	return unit < most ? unit : most;
+}
+
+void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op)
+{
+	if (!op || op->notify.kind == WEFT_NOTIFY_NOTHING)
+		return;
+	transfer->notify = op->notify.kind;
+	transfer->immediate = op->notify.immediate;
+	if (op->notify.payload_bytes)
+		memcpy(transfer->payload, op->notify.payload, op->notify.payload_bytes);
+	transfer->message.type = WF_MESSAGE_NOTIFY;
+	transfer->message.tag = op->notify.tag;
+	transfer->message.call = 0;
+	transfer->message.status = 0;
+	transfer->message.bytes = op->notify.payload_bytes;
+	transfer->message.data = transfer->payload;
+}
+
+/* Which groups carry it: those near the memory; for host memory that is all of them. */
+void wf_request_groups(struct wf_transfer *transfer)
+{
+	struct weft_engine *engine = transfer->engine;
+	uint64_t groups = 0, most, share;
+
+	for (uint32_t i = 0; i < transfer->slices; i++)
+		groups |= transfer->slice[i].region->groups;
+	atomic_store(&transfer->groups, groups);
+	/* A single group takes it whole; several claim a few pieces a rail at a time, and leave some for the
+	 * others. */
+	most = 16 * (engine->rails / engine->groups + 1);
+	share = transfer->units / ((uint64_t)__builtin_popcountll(groups) * SHARES) + 1;
+	transfer->claim = groups & (groups - 1) ? (share < most ? share : most) : transfer->units;
+}
+
+int wf_request_manifest(struct wf_transfer *transfer, const struct weft_op *op, int error)
+{
+	return error || !transfer->checked ? error : wf_manifest_make(transfer, op);
+}
+
+int wf_request_message(struct weft_engine *engine, struct wf_transfer *transfer,
+		       const struct wf_outgoing *outgoing)
+{
+	struct wf_message *message = &transfer->message;
+	uint8_t *copy = wf_transfer_copy_room(transfer, outgoing->bytes);
+	int error;
+
+	if (!copy)
+		return -ENOMEM;
+	if (outgoing->bytes)
+		memcpy(copy, outgoing->data, outgoing->bytes);
+	error = wf_request_peer(engine, outgoing->peer, &transfer->peer);
+	message->type = outgoing->type;
+	message->status = outgoing->status;
+	message->tag = outgoing->tag;
+	message->call = outgoing->kind == WF_CALL ? transfer->id : outgoing->call;
+	message->bytes = outgoing->bytes;
+	message->data = copy;
+	return error;
+}
