@@ -30,6 +30,7 @@ enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 struct bench_params {
 	int op;
 	bool verify, manual, simulated;
+	bool checksum;	     /* the driver's alone: the engine checks at the receiver */
 	uint64_t slot_bytes; /* a page, or all of a contiguous operation or message */
 	uint64_t pages;	     /* slots an operation; 1 but for pages and scatter */
 	uint64_t slots;	     /* of the peer's region and of the driver's */

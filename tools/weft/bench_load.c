@@ -133,6 +133,10 @@ static bool submit(struct bench_load *load)
 	struct weft_op op = { .queue = load->queue, .timeout_ns = params->timeout_ns };
 	int rc;
 
+	if (params->checksum) {
+		op.notify.kind = WEFT_NOTIFY_FENCED;
+		op.flags = WEFT_CHECKSUM;
+	}
 	op.tag = (uint64_t)++flight->generation << 32 | at;
 	flight->number = load->next_number;
 	flight->start_ns = cmd_now_ns();

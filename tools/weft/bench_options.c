@@ -185,6 +185,10 @@ static const struct cmd_option table[] = {
 	  .value = &given.params.seed,
 	  .argument = "N",
 	  .help = "contents and places follow from it (default 1)" },
+	{ .name = "checksum",
+	  .type = CMD_FLAG,
+	  .value = &given.params.checksum,
+	  .help = "have the engine check every operation at the receiver (XXH3) before it is done" },
 	{ .name = "no-verify",
 	  .type = CMD_FLAG,
 	  .value = &given.no_verify,
@@ -266,6 +270,9 @@ static int check(const struct bench_options *options)
 			     "--op write");
 	if (!has_pages(options->params.op) && (options->page_size_given || options->pages_given))
 		return wrong("--page-size and --pages are for --op pages and scatter: use --size");
+	if (options->params.checksum &&
+	    (bench_op_is_message(options->params.op) || options->params.op == BENCH_READ))
+		return wrong("--checksum is for what is written: --op pages, write or scatter");
 	if (bench_op_is_message(options->params.op) && options->size_given &&
 	    options->size > BENCH_MESSAGE_MAX)
 		return wrong("--size of a message is 64 MiB at most: use --op write for more");
@@ -392,13 +399,14 @@ void bench_message_config(const struct bench_params *params, struct weft_config 
 
 void bench_params_describe(const struct bench_params *params, char *text, size_t room)
 {
+	const char *checksum = params->checksum ? ", each checked" : "";
 	char size[32];
 	cmd_format_size(params->slot_bytes, size, sizeof size);
 	if (has_pages(params->op))
 		snprintf(text, room,
-			 "%s: %" PRIu64 " pages of %s at random places an operation, %" PRIu64 " in flight",
-			 bench_op_names[params->op], params->pages, size, params->depth);
+			 "%s: %" PRIu64 " pages of %s at random places an operation, %" PRIu64 " in flight%s",
+			 bench_op_names[params->op], params->pages, size, params->depth, checksum);
 	else
-		snprintf(text, room, "%s: %s an operation, %" PRIu64 " in flight", bench_op_names[params->op],
-			 size, params->depth);
+		snprintf(text, room, "%s: %s an operation, %" PRIu64 " in flight%s",
+			 bench_op_names[params->op], size, params->depth, checksum);
 }
