@@ -43,9 +43,10 @@ static void ring(weft_queue *queue)
 
 void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
 {
-	wf_mpsc_push(&queue->items, &item->node);
-	/* Sequentially consistent with arm(): either it sees our count or we see it armed. */
+	/* Sequentially consistent with arm(): either it sees our count or we see it armed. Counted before it is there: one that
+	 * is taken early and counted late would make up for another, and the consumer would sleep on that. */
 	atomic_fetch_add(&queue->pushed, 1);
+	wf_mpsc_push(&queue->items, &item->node);
 	if (atomic_load(&queue->armed) && atomic_exchange(&queue->armed, 0))
 		ring(queue);
 }

@@ -4,10 +4,12 @@
  * thread waits for them without a deadline.
  *
  * Checked over every interleaving: each end is delivered exactly once, those of one worker in their order; the application
- * never sleeps for good while an end waits.
+ * never sleeps for good while an end waits, nor at all on an end whose worker is through with it, but for the moment in
+ * which another worker is about to write the descriptor (the monitor).
  *
  * -DNO_RECHECK: the application sleeps without comparing pushed with taken after arming.
  * -DARM_LATE: a worker looks whether the queue is armed before it has counted its push.
+ * -DCOUNT_LATE: a worker counts its push only when it is in the list.
  * Each must be found wrong.
  */
 #ifndef PRODUCERS
@@ -26,6 +28,11 @@ byte pushed, taken;
 bool armed;
 byte fd; /* the eventfd: readable or not */
 byte next[PRODUCERS];
+byte through[PRODUCERS]; /* ends of each that are pushed, wake-up included */
+byte ringing;            /* workers about to write the descriptor */
+bool asleep;
+#define STRANDED                                                                                                              \
+	(through[0] > next[0] || through[PRODUCERS / 2] > next[PRODUCERS / 2] || through[PRODUCERS - 1] > next[PRODUCERS - 1])
 
 /* wf_mpsc_push() */
 inline push(node, before)
@@ -46,28 +53,45 @@ proctype producer(byte me)
 	do
 	:: i == ENDS -> break
 	:: else ->
+#if !defined(ARM_LATE) && !defined(COUNT_LATE)
+		pushed++;
+#endif
 		push(me * ENDS + i + 1, before);
+#ifdef COUNT_LATE
+		pushed++;
+#endif
+		was = armed;
 #ifdef ARM_LATE
-		was = armed;
 		pushed++;
-#else
-		pushed++;
-		was = armed;
 #endif
 		if
 		:: was ->
 			atomic { /* exchange */
 				was = armed;
-				armed = false
+				armed = false;
+				ringing = ringing + was
 			};
 			if
-			:: was -> fd = 1
+			:: was ->
+				atomic {
+					fd = 1;
+					ringing--
+				}
 			:: else
 			fi
 		:: else
 		fi;
-		i++
+		i++;
+		through[me]++
 	od
+}
+
+proctype monitor()
+{
+end:	atomic {
+		asleep && fd == 0 && ringing == 0 && STRANDED;
+		assert(false)
+	}
 }
 
 proctype consumer()
@@ -119,8 +143,12 @@ popped:
 			:: else
 			fi;
 #endif
+			asleep = true;
 			(fd == 1); /* no deadline: a lost wake-up is a deadlock */
-			fd = 0
+			atomic {
+				fd = 0;
+				asleep = false
+			}
 		fi;
 round:		skip
 	od
@@ -138,6 +166,7 @@ init {
 		for (i : 0 .. PRODUCERS - 1) {
 			run producer(i)
 		}
-		run consumer()
+		run consumer();
+		run monitor()
 	}
 }
