@@ -24,10 +24,14 @@ bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
 {
 	uint64_t one = 1;
 
-	if (!wf_ring_push(&worker->inbox, note))
-		return false;
-	/* Sequentially consistent with the store and load in nap(): either we see it asleep or it sees our count. */
+	/* Sequentially consistent with the store and load in nap(): either we see it asleep or it sees our count. Counted
+	 * before it is there: counted after, a note that is taken early and counted late would make up for one that is
+	 * still in the ring, and the worker would sleep on it until the late one's poster gets a CPU again. */
 	atomic_fetch_add(&worker->posted, 1);
+	if (!wf_ring_push(&worker->inbox, note)) {
+		atomic_fetch_sub(&worker->posted, 1);
+		return false;
+	}
 	if (atomic_load(&worker->sleeping) && write(worker->wake_fd, &one, sizeof(one)) < 0)
 		return true; /* the counter is full, so it is readable: awake already */
 	return true;
@@ -103,7 +107,7 @@ static void sleep_for(struct wf_worker *worker, uint64_t limit_ns)
 
 static void nap(struct wf_worker *worker)
 {
-	uint64_t limit, next;
+	uint64_t limit, next, now;
 
 	atomic_store(&worker->sleeping, 1);
 	if (atomic_load(&worker->posted) != worker->taken || atomic_load(&worker->stopping)) {
@@ -112,8 +116,11 @@ static void nap(struct wf_worker *worker)
 	}
 	limit = nap_limit(worker);
 	next = wf_timers_next(&worker->timers);
+	/* Now, not when the turn began: one that closed an endpoint or lost its CPU took long enough to sleep past what is
+	 * due. */
+	now = wf_now_ns();
 	if (next != WF_NEVER)
-		limit = next <= worker->now_ns ? 0 : limit < next - worker->now_ns ? limit : next - worker->now_ns;
+		limit = next <= now ? 0 : limit < next - now ? limit : next - now;
 	sleep_for(worker, limit);
 	atomic_store(&worker->sleeping, 0);
 }

@@ -35,7 +35,7 @@ struct wf_worker {
 	struct wf_timers timers;
 	struct wf_ring inbox;
 	uint64_t taken; /* notes, the worker's own count */
-	alignas(64) _Atomic uint64_t posted; /* notes, the producers' count */
+	alignas(64) _Atomic uint64_t posted; /* notes, the producers' count, never behind what is in the ring */
 	_Atomic int sleeping;
 	_Atomic int stopping;
 	_Atomic int running; /* manual progress: someone is in a turn */

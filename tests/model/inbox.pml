@@ -5,10 +5,12 @@
  * ThreadSanitizer watches those.
  *
  * Checked over every interleaving: each note is taken exactly once and whole, those of one producer in their order; a full
- * ring refuses and loses nothing; the worker never sleeps for good while a note waits (no invalid end state).
+ * ring refuses and loses nothing; the worker never sleeps for good while a note waits (no invalid end state), nor at all
+ * on a note whose producer is through with it (the monitor): it would wait for some other producer to get a CPU again.
  *
  * -DNO_RECHECK: the worker sleeps without looking at `posted` again after it has said that it sleeps.
  * -DWAKE_FIRST: a producer looks whether the worker sleeps before it has counted its note.
+ * -DCOUNT_LATE: a producer counts its note only when it is in the ring.
  * -DNO_SEQUENCE: a producer marks its cell as filled before it has filled it.
  * Each must be found wrong.
  */
@@ -30,6 +32,10 @@ bool sleeping; /* worker->sleeping */
 byte wake;     /* the eventfd: readable or not */
 byte next[PRODUCERS]; /* the note expected next of each producer */
 byte taken;
+byte through[PRODUCERS]; /* notes of each that it has posted, wake-up included */
+bool asleep;
+#define STRANDED                                                                                                              \
+	(through[0] > next[0] || through[PRODUCERS / 2] > next[PRODUCERS / 2] || through[PRODUCERS - 1] > next[PRODUCERS - 1])
 
 proctype producer(byte me)
 {
@@ -38,10 +44,18 @@ proctype producer(byte me)
 	do
 	:: note == NOTES -> break
 	:: else ->
-again:		ticket = tail;
+again:		skip;
+#if !defined(COUNT_LATE) && !defined(WAKE_FIRST)
+		posted++;
+#endif
+		ticket = tail;
 retry:		seen = sequence[ticket % SIZE];
 		if
-		:: seen < ticket -> goto again /* full: -EAGAIN; the caller comes again */
+		:: seen < ticket -> /* full: -EAGAIN; the caller comes again */
+#if !defined(COUNT_LATE) && !defined(WAKE_FIRST)
+			posted--;
+#endif
+			goto again
 		:: seen > ticket -> ticket = tail; goto retry
 		:: else
 		fi;
@@ -66,15 +80,26 @@ retry:		seen = sequence[ticket % SIZE];
 		at = sleeping;
 		posted++;
 #else
+#ifdef COUNT_LATE
 		posted++;
+#endif
 		at = sleeping;
 #endif
 		if
 		:: at -> wake = 1
 		:: else
 		fi;
-		note++
+		note++;
+		through[me]++
 	od
+}
+
+proctype monitor()
+{
+end:	atomic {
+		asleep && wake == 0 && STRANDED;
+		assert(false)
+	}
 }
 
 proctype worker()
@@ -115,8 +140,12 @@ proctype worker()
 		:: else
 		fi;
 #endif
+		asleep = true;
 		(wake == 1); /* no timer comes to our help here: a lost wake-up is a deadlock */
-		wake = 0;
+		atomic {
+			wake = 0;
+			asleep = false
+		};
 		sleeping = false;
 round:		skip
 	od;
@@ -133,6 +162,7 @@ init {
 		for (i : 0 .. PRODUCERS - 1) {
 			run producer(i)
 		}
-		run worker()
+		run worker();
+		run monitor()
 	}
 }
