@@ -435,7 +435,6 @@ static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
 static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 {
 	struct wf_group *group = wf_container(timer, struct wf_group, housekeeping);
-	uint64_t next = wf_list_empty(&group->stopping) ? HOUSEKEEPING_NS : STOPPING_CHECK_NS;
 
 	if (group->kept_ns && now_ns - group->kept_ns > 2 * HOUSEKEEPING_NS)
 		group->resumed_ns = now_ns;
@@ -458,7 +457,8 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 			wf_lane_hand_over(lane);
 	}
 	wf_part_check_stopping(group, now_ns);
-	wf_timer_set(&group->worker.timers, timer, now_ns + next);
+	wf_timer_set(&group->worker.timers, timer,
+		     now_ns + (wf_list_empty(&group->stopping) ? HOUSEKEEPING_NS : STOPPING_CHECK_NS));
 }
 
 /* ---- starting and stopping, on the worker ---- */

@@ -219,8 +219,12 @@ void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer)
 	wf_spares_free(part->spare);
 	part->spare = NULL;
 	if (part->in_flight) {
+		uint64_t look_ns = part->stop_ns + 5 * WF_MS;
+
 		wf_list_append(&group->stopping, &part->link);
-		wf_timer_set(&group->worker.timers, &group->housekeeping, part->stop_ns + 5 * WF_MS);
+		/* Sooner, never later: a stream of stops would put it off for as long as it lasts. */
+		if (group->housekeeping.deadline_ns > look_ns)
+			wf_timer_set(&group->worker.timers, &group->housekeeping, look_ns);
 	}
 	wf_part_maybe_done(group, part);
 }
