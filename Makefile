@@ -46,7 +46,7 @@ tsan: setup
 
 # Random operations and faults for a minute, by a seed of its own: SEED=7 MINUTES=10 make torture
 torture: build
-	@$(BUILD)/tests/torture/torture --seed $(or $(SEED),$$(date +%s)) --minutes $(or $(MINUTES),1) $(ARGS)
+	@$(BUILD)/tests/torture --seed $(or $(SEED),$$(date +%s)) --minutes $(or $(MINUTES),1) $(ARGS)
 
 install: build
 	@meson install -C $(BUILD) --no-rebuild

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define BATCH 32
+
 int app_status(uint64_t id)
 {
 	return id >> 16 & 3 ? 0 : -200 - (int)((id >> 16) % 50);
@@ -87,7 +89,7 @@ void send_replies(struct node *node, uint64_t now)
 	}
 }
 
-static void take(struct node *node, struct weft_event *event, uint64_t now)
+static void take(struct node *node, struct weft_event *event, uint64_t absent_ns)
 {
 	switch (event->type) {
 	case WEFT_EVENT_REPLY:
@@ -96,14 +98,14 @@ static void take(struct node *node, struct weft_event *event, uint64_t now)
 	case WEFT_EVENT_END:
 	case WEFT_EVENT_COUNTED:
 		if (event->tag)
-			op_ended(node, event);
+			op_ended(node, event, absent_ns);
 		break;
 	case WEFT_EVENT_MESSAGE:
 		read_message(node, event);
 		world.tally.messages++;
 		break;
 	case WEFT_EVENT_CALL:
-		owe_reply(node, event, read_message(node, event), now);
+		owe_reply(node, event, read_message(node, event), now_ns());
 		world.tally.calls++;
 		break;
 	case WEFT_EVENT_NOTIFY:
@@ -135,26 +137,25 @@ static void take(struct node *node, struct weft_event *event, uint64_t now)
 
 int take_events(struct node *node)
 {
-	struct weft_event events[32];
-	uint64_t now = now_ns();
+	struct weft_event events[BATCH];
+	uint64_t before = now_ns();
 	int total = 0;
 
-	/* While we do not look, no end can be seen: calls that took their time, or a nap of the oracle's. */
-	if (node->polled_ns && now - node->polled_ns > 20 * WEFT_MILLISECOND)
-		node->away_ns += now - node->polled_ns;
 	for (int q = 0; q < 3; q++) {
-		int got = weft_queue_poll(node->queue[q], events, 32);
+		uint64_t now = now_ns();
+		int got = weft_queue_poll(node->queue[q], events, BATCH);
 
 		if (got < 0)
 			fail(NULL, "weft_queue_poll said %s", weft_strerror(got));
 		for (int i = 0; i < got; i++)
-			take(node, &events[i], now);
+			take(node, &events[i], node->empty_ns[q]);
+		if (got < BATCH)
+			node->empty_ns[q] = now;
 		total += got;
 	}
-	node->polled_ns = now_ns();
-	if (!total && now - node->checked_ns > 5 * WEFT_MILLISECOND) {
-		node->checked_ns = now;
-		check_overdue(node, now);
+	if (!total && before - node->checked_ns > 5 * WEFT_MILLISECOND) {
+		node->checked_ns = before;
+		check_overdue(node, before);
 	}
 	return total;
 }

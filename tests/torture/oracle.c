@@ -227,7 +227,6 @@ struct op *op_take(struct node *node, enum kind kind, uint32_t targets)
 			op->known[n] = node->link[n].generation;
 		op->active = true;
 		op->submitted_ns = now_ns();
-		op->away_ns = node->away_ns;
 		op->deadline_ns = UINT64_MAX;
 		node->active++;
 	}
@@ -276,12 +275,11 @@ void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle)
 	release_memory(node, op, true);
 }
 
-/* How late it is, less the time in which its node did not look. */
-static uint64_t lateness_of(const struct node *node, const struct op *op, uint64_t now)
+/* How late it was already when its end had certainly not come. What the node does before it looks again, calls that
+ * take their time and naps of this oracle included, is no lateness of the engine's. */
+static uint64_t lateness_of(const struct op *op, uint64_t absent_ns)
 {
-	uint64_t allowed = op->deadline_ns + (node->away_ns - op->away_ns);
-
-	return op->deadline_ns != UINT64_MAX && allowed < now ? now - allowed : 0;
+	return op->deadline_ns < absent_ns ? absent_ns - op->deadline_ns : 0;
 }
 
 /* A delay of the machine's is known only when it is over: a moment for those who measure it. */
@@ -296,9 +294,9 @@ static bool too_late(const struct op *op, uint64_t late)
 			  WAIT_FACTOR * watch_waited(op->deadline_ns);
 }
 
-static void check_deadline(struct node *node, struct op *op, uint64_t now)
+static void check_deadline(struct op *op, uint64_t absent_ns)
 {
-	uint64_t late = lateness_of(node, op, now);
+	uint64_t late = lateness_of(op, absent_ns);
 
 	if (too_late(op, late))
 		fail(op,
@@ -378,10 +376,10 @@ static void end_barrier(struct op *op)
 		     barrier->entered, barrier->members);
 }
 
-static void end_under_lock(struct node *node, struct op *op, const struct weft_event *event, uint64_t now)
+static void end_under_lock(struct node *node, struct op *op, const struct weft_event *event, uint64_t absent_ns)
 {
 	int status = event->status;
-	uint64_t late = lateness_of(node, op, now);
+	uint64_t late = lateness_of(op, absent_ns);
 
 	op->active = false;
 	op_note(op, "ended", status);
@@ -407,7 +405,7 @@ static void end_under_lock(struct node *node, struct op *op, const struct weft_e
 		node->stale[node->stales++ % STALE] = op->handle;
 }
 
-void op_ended(struct node *node, const struct weft_event *event)
+void op_ended(struct node *node, const struct weft_event *event, uint64_t absent_ns)
 {
 	struct op *op = &node->op[event->tag % OPS];
 	uint64_t now = now_ns();
@@ -421,13 +419,13 @@ void op_ended(struct node *node, const struct weft_event *event)
 	if (event->transfer != op->handle)
 		fail(op, "its end names transfer %llx", (unsigned long long)event->transfer);
 	check_status(op, event->status, now);
-	check_deadline(node, op, now);
+	check_deadline(op, absent_ns);
 	if (event->status && event->status != -ECANCELED && event->status > -200 && !event->error)
 		fail(op, "ended with %d and no explanation", event->status);
 	if (!event->status && data && event->bytes != op->bytes)
 		fail(op, "done, and its end says %llu bytes", (unsigned long long)event->bytes);
 	pthread_mutex_lock(&world.lock);
-	end_under_lock(node, op, event, now);
+	end_under_lock(node, op, event, absent_ns);
 	pthread_mutex_unlock(&world.lock);
 	if (data) {
 		if (world.simulated && !event->quiescent)
@@ -511,7 +509,7 @@ static void diagnose(struct node *node, const struct op *op)
 /* Not ended at all, long after its deadline; ends that come late are judged when they come. */
 static void check_missing(struct node *node, struct op *op, uint64_t now)
 {
-	uint64_t late = lateness_of(node, op, now);
+	uint64_t late = lateness_of(op, now);
 
 	if (late > LATE_NS + world.slack_ns + MISSING_NS && too_late(op, late - MISSING_NS)) {
 		diagnose(node, op);

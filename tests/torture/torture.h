@@ -104,7 +104,6 @@ struct op {
 	uint32_t generation;   /* of the node's engine */
 	uint32_t known[NODES]; /* the targets' generations as we knew them */
 	weft_transfer handle;
-	uint64_t away_ns;		    /* the node's, when submitted */
 	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
 	bool active;			    /* accepted or being submitted, and not ended */
 	_Atomic bool excused;		    /* someone asked for its cancellation */
@@ -167,7 +166,7 @@ struct node {
 	weft_queue *queue[3]; /* the engine's listener first */
 	weft_region in, out;
 	uint32_t generation;
-	uint64_t polled_ns, away_ns; /* last looked at its queues; how long in all it did not */
+	uint64_t empty_ns[3]; /* when each queue was last found empty: what came out since was not there then */
 	struct arena arena[2];	     /* [in] */
 	struct published published;
 	struct peer_link link[NODES];
@@ -256,7 +255,8 @@ bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);	 /* takes slot
 uint8_t *run_base(const struct run *run);
 void op_move(struct op *op, uint32_t run, uint64_t offset, const void *from, uint64_t bytes);
 void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle);
-void op_ended(struct node *node, const struct weft_event *event);
+/* `absent_ns`: its end was not yet in the queue then. */
+void op_ended(struct node *node, const struct weft_event *event, uint64_t absent_ns);
 void op_dropped(struct node *node, struct op *op); /* its engine closed */
 void op_excuse(struct node *node, uint32_t target);
 void arrived(struct node *node, uint64_t id, const char *what);
