@@ -3,10 +3,10 @@
  *
  * kill --provider tcp|shm [--kills N] [--stops N]
  *
- * Each round forks a peer (before this process has threads that matter to it: the peer executes this program
- * anew), submits operations of every kind to it and kills it in their midst. Every operation must end by the
- * heartbeat's limit and 100 ms (more where the machine was late in waking threads), none may end twice, and
- * memory and open files stay as they were.
+ * Each round starts a few peers (they execute this program anew), submits operations of every kind to each
+ * and kills them one after the other in their midst, while those that still live go on being served. Every
+ * operation must end by the heartbeat's limit and 100 ms after its peer was killed (more where the machine
+ * was late in waking threads), none may end twice, and memory and open files stay as they were.
  */
 #include "weft.h"
 #include "torture.h"
@@ -26,7 +26,8 @@
 #define LIMIT_NS     (150 * WEFT_MILLISECOND)
 #define LATE_NS	     (100 * WEFT_MILLISECOND)
 #define MEMORY	     (8u << 20)
-#define DEPTH	     24
+#define DEPTH	     24 /* operations in flight to each peer */
+#define PEERS	     4	/* at a time */
 
 struct blobs {
 	size_t address_bytes, region_bytes;
@@ -45,6 +46,10 @@ struct other {
 	int fd;
 	weft_peer peer;
 	weft_remote remote;
+	uint32_t index;
+	uint64_t due_ns, gone_ns; /* when it is to go; when it went, 0: it lives */
+	uint32_t outstanding;
+	bool open[DEPTH];
 };
 
 static const char *provider = "tcp", *program;
@@ -115,12 +120,10 @@ static int serve(int fd)
 	return weft_close(self.engine) ? 1 : 0;
 }
 
-static void start_peer(struct self *self, struct other *other)
+static void spawn_peer(struct other *other)
 {
-	static struct blobs blobs;
-	int pair[2], rc;
+	int pair[2];
 	char number[16];
-	size_t got = 0;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
 		stop("socketpair", -errno);
@@ -133,8 +136,16 @@ static void start_peer(struct self *self, struct other *other)
 	}
 	close(pair[1]);
 	other->fd = pair[0];
+}
+
+static void add_peer(struct self *self, struct other *other)
+{
+	static struct blobs blobs;
+	size_t got = 0;
+	int rc;
+
 	while (got < sizeof(blobs)) {
-		ssize_t n = read(pair[0], (uint8_t *)&blobs + got, sizeof(blobs) - got);
+		ssize_t n = read(other->fd, (uint8_t *)&blobs + got, sizeof(blobs) - got);
 
 		if (n <= 0)
 			stop("the peer did not start", 0);
@@ -146,12 +157,20 @@ static void start_peer(struct self *self, struct other *other)
 		stop("adding the peer", rc);
 }
 
-static void end_peer(struct self *self, struct other *other, int signal_number)
+static void start_peers(struct self *self, struct other *others, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		others[i] = (struct other){ .index = i };
+		spawn_peer(&others[i]); /* all at once: starting takes longer than dying */
+	}
+	for (uint32_t i = 0; i < count; i++)
+		add_peer(self, &others[i]);
+}
+
+static void end_peer(struct self *self, struct other *other)
 {
 	int status;
 
-	if (signal_number)
-		kill(other->pid, signal_number);
 	close(other->fd);
 	if (waitpid(other->pid, &status, 0) != other->pid)
 		stop("waitpid", -errno);
@@ -161,12 +180,10 @@ static void end_peer(struct self *self, struct other *other, int signal_number)
 
 /* ---- operations ---- */
 
-static uint32_t outstanding;
-static bool open_tag[DEPTH * 4];
-
-static int submit_one(struct self *self, struct other *other, uint32_t tag, struct random *random)
+static int submit_one(struct self *self, struct other *other, uint32_t slot, struct random *random)
 {
-	struct weft_op op = { .queue = self->queue, .tag = tag + 1, .timeout_ns = 20 * WEFT_SECOND };
+	uint32_t tag = other->index * DEPTH + slot + 1;
+	struct weft_op op = { .queue = self->queue, .tag = tag, .timeout_ns = 20 * WEFT_SECOND };
 	struct weft_write write = { self->region, 0, other->remote, 0, 1 + random_below(random, 2u << 20) };
 	struct weft_read read = { other->remote, 0, self->region, 4u << 20,
 				  1 + random_below(random, 2u << 20) };
@@ -190,100 +207,149 @@ static int submit_one(struct self *self, struct other *other, uint32_t tag, stru
 
 static void fill(struct self *self, struct other *other, struct random *random)
 {
-	for (uint32_t tag = 0; tag < DEPTH; tag++) {
-		int rc = open_tag[tag] ? 0 : submit_one(self, other, tag, random);
+	for (uint32_t slot = 0; slot < DEPTH; slot++) {
+		int rc = other->open[slot] ? 0 : submit_one(self, other, slot, random);
 
-		if (open_tag[tag] || rc == -EHOSTDOWN)
+		if (other->open[slot] || rc == -EHOSTDOWN)
 			continue;
 		if (rc)
 			stop("submitting", rc);
-		open_tag[tag] = true;
-		outstanding++;
+		other->open[slot] = true;
+		other->outstanding++;
 	}
 }
 
-/* Takes what ended. `gone_ns`: when the peer went; nothing may end later than the limit after it. */
-static void take(struct self *self, uint64_t wait_ns, uint64_t gone_ns)
+/* On a machine that holds threads up for long, even a peer that lives may be silent for the limit. */
+static bool machine_was_late(uint64_t since_ns)
+{
+	return watch_lateness(since_ns) + watch_waited(since_ns) >= LIMIT_NS / 3;
+}
+
+static void take_end(struct other *others, uint32_t count, const struct weft_event *event)
+{
+	uint64_t now = now_ns(), tag = event->tag - 1;
+	struct other *other = &others[tag / DEPTH < count ? tag / DEPTH : 0];
+
+	if (!event->tag || tag / DEPTH >= count || !other->open[tag % DEPTH])
+		stop("an operation ended that was not there", event->status);
+	other->open[tag % DEPTH] = false;
+	other->outstanding--;
+	ends++;
+	done += !event->status;
+	ended_down += event->status == -EHOSTDOWN;
+	if (event->status && event->status != -EHOSTDOWN && event->status != -ECANCELED)
+		stop("an operation to a peer that went away", event->status);
+	if (event->status && !other->gone_ns && !machine_was_late(now - 2 * LIMIT_NS))
+		stop("an operation to a peer that lives", event->status);
+	if (other->gone_ns && now - other->gone_ns > latest_ns)
+		latest_ns = now - other->gone_ns;
+}
+
+static void take(struct self *self, struct other *others, uint32_t count, uint64_t wait_ns)
 {
 	struct weft_event events[16];
 	int got = weft_queue_wait(self->queue, events, 16, wait_ns);
-	uint64_t now = now_ns();
 
 	for (int i = 0; i < got; i++) {
-		struct weft_event *event = &events[i];
-
-		if (event->type == WEFT_EVENT_END || event->type == WEFT_EVENT_REPLY) {
-			if (!event->tag || event->tag > DEPTH || !open_tag[event->tag - 1])
-				stop("an operation ended that was not there", event->status);
-			open_tag[event->tag - 1] = false;
-			outstanding--;
-			ends++;
-			done += !event->status;
-			ended_down += event->status == -EHOSTDOWN;
-			if (event->status && event->status != -EHOSTDOWN && event->status != -ECANCELED)
-				stop("an operation to a peer that went away", event->status);
-			if (gone_ns && now - gone_ns > latest_ns)
-				latest_ns = now - gone_ns;
-		}
-		weft_event_release(event);
+		if (events[i].type == WEFT_EVENT_END || events[i].type == WEFT_EVENT_REPLY)
+			take_end(others, count, &events[i]);
+		weft_event_release(&events[i]);
 	}
 }
 
-static void drain(struct self *self, uint64_t gone_ns, uint64_t limit_ns)
+static void check_in_time(const struct other *other, uint64_t limit_ns)
 {
-	while (outstanding) {
-		uint64_t slack = 6 * watch_lateness(gone_ns) + 2 * watch_waited(gone_ns);
+	uint64_t slack = 6 * watch_lateness(other->gone_ns) + 2 * watch_waited(other->gone_ns);
 
-		take(self, 10 * WEFT_MILLISECOND, gone_ns);
-		if (outstanding && now_ns() - gone_ns > limit_ns + LATE_NS + slack) {
-			fprintf(stderr, "kill: %u operations have not ended %.0f ms after the peer went\n",
-				outstanding, (double)(now_ns() - gone_ns) / 1e6);
-			list_threads();
-			stop("every operation ends in time", 0);
-		}
-	}
+	if (!other->outstanding || now_ns() - other->gone_ns <= limit_ns + LATE_NS + slack)
+		return;
+	fprintf(stderr, "kill: %u operations have not ended %.0f ms after the peer went\n",
+		other->outstanding, (double)(now_ns() - other->gone_ns) / 1e6);
+	list_threads();
+	stop("every operation ends in time", 0);
 }
 
-static void await_up(struct self *self, struct other *other)
+/* Until everything has ended; nothing may end later than the limit after its peer went. */
+static void drain(struct self *self, struct other *others, uint32_t count, uint64_t limit_ns)
+{
+	uint32_t outstanding;
+
+	do {
+		outstanding = 0;
+		take(self, others, count, 10 * WEFT_MILLISECOND);
+		for (uint32_t i = 0; i < count; i++) {
+			outstanding += others[i].outstanding;
+			check_in_time(&others[i], limit_ns);
+		}
+	} while (outstanding);
+}
+
+static void await_up(struct self *self, struct other *others, uint32_t count, uint32_t which)
 {
 	struct weft_peer_info info = { 0 };
 	uint64_t start = now_ns();
 
-	while (weft_peer_info(self->engine, other->peer, &info) == 0 && !info.up) {
-		take(self, WEFT_MILLISECOND, 0);
+	while (weft_peer_info(self->engine, others[which].peer, &info) == 0 && !info.up) {
+		take(self, others, count, WEFT_MILLISECOND);
 		if (now_ns() - start > 10 * WEFT_SECOND)
 			stop("a peer that lives is not reached in 10 s", 0);
 	}
 }
 
-/* A peer is killed (or stopped) while operations run. */
-static void round_of(struct self *self, struct random *random, int signal_number)
+/* Kills those whose time has come; how many live on. */
+static uint32_t kill_due(struct other *others, uint32_t count)
+{
+	uint32_t living = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (!others[i].gone_ns && now_ns() >= others[i].due_ns) {
+			others[i].gone_ns = now_ns();
+			kill(others[i].pid, SIGKILL);
+		}
+		living += !others[i].gone_ns;
+	}
+	return living;
+}
+
+/* Some peers, each killed within 30 ms of work. Sometimes one dies before it was ever heard of. */
+static void killed(struct self *self, struct random *random, uint32_t count)
+{
+	struct other others[PEERS];
+
+	start_peers(self, others, count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (!random_chance(random, 10))
+			await_up(self, others, count, i);
+		others[i].due_ns = now_ns() + random_below(random, 30) * WEFT_MILLISECOND;
+	}
+	do {
+		for (uint32_t i = 0; i < count; i++)
+			if (!others[i].gone_ns)
+				fill(self, &others[i], random);
+		take(self, others, count, random_below(random, 300) * WEFT_MICROSECOND);
+	} while (kill_due(others, count));
+	drain(self, others, count, LIMIT_NS + HEARTBEAT_NS);
+	for (uint32_t i = 0; i < count; i++)
+		end_peer(self, &others[i]);
+}
+
+/* Stopped for longer than the limit: given up, and reached again when it goes on. */
+static void stopped(struct self *self, struct random *random)
 {
 	struct other other;
-	uint64_t until, gone;
 
-	start_peer(self, &other);
-	if (!random_chance(random, 10)) /* sometimes it dies before it was ever heard of */
-		await_up(self, &other);
-	until = now_ns() + random_below(random, 30) * WEFT_MILLISECOND;
-	do {
-		fill(self, &other, random);
-		take(self, random_below(random, 300) * WEFT_MICROSECOND, 0);
-	} while (now_ns() < until);
+	start_peers(self, &other, 1);
+	await_up(self, &other, 1, 0);
 	fill(self, &other, random);
-	gone = now_ns();
-	kill(other.pid, signal_number);
-	drain(self, gone, LIMIT_NS + HEARTBEAT_NS);
-	if (signal_number == SIGSTOP) {
-		/* It comes back: silent so long, it was given up; it must be reached again. */
-		kill(other.pid, SIGCONT);
-		await_up(self, &other);
-		fill(self, &other, random);
-		drain(self, now_ns(), 20 * WEFT_SECOND);
-		end_peer(self, &other, 0);
-	} else {
-		end_peer(self, &other, 0);
-	}
+	other.gone_ns = now_ns();
+	kill(other.pid, SIGSTOP);
+	drain(self, &other, 1, LIMIT_NS + HEARTBEAT_NS);
+	kill(other.pid, SIGCONT);
+	await_up(self, &other, 1, 0);
+	fill(self, &other, random);
+	other.gone_ns = now_ns();
+	drain(self, &other, 1, 20 * WEFT_SECOND);
+	end_peer(self, &other);
 }
 
 /* Stopped for less than the limit: nothing may fail. */
@@ -292,19 +358,18 @@ static void pause_shortly(struct self *self, struct random *random)
 	struct other other;
 	uint64_t before, down = ended_down;
 
-	start_peer(self, &other);
-	await_up(self, &other);
+	start_peers(self, &other, 1);
+	await_up(self, &other, 1, 0);
 	fill(self, &other, random);
-	before = now_ns();
+	before = other.gone_ns = now_ns();
 	kill(other.pid, SIGSTOP);
 	while (now_ns() - before < LIMIT_NS / 3)
-		take(self, WEFT_MILLISECOND, 0);
+		take(self, &other, 1, WEFT_MILLISECOND);
 	kill(other.pid, SIGCONT);
-	drain(self, now_ns(), 20 * WEFT_SECOND);
-	/* On a machine that holds threads up for long, even a short stop may reach the limit. */
-	if (ended_down != down && watch_lateness(before) + watch_waited(before) < LIMIT_NS / 3)
+	drain(self, &other, 1, 20 * WEFT_SECOND);
+	if (ended_down != down && !machine_was_late(before))
 		stop("a peer that paused shortly was given up", 0);
-	end_peer(self, &other, 0);
+	end_peer(self, &other);
 }
 
 /* An address nobody is at: a peer that closed. Operations end by their own deadline or the peer's limit. */
@@ -313,7 +378,6 @@ static void never_there(struct self *self, struct random *random)
 	static struct blobs blobs;
 	struct self gone;
 	struct other other = { 0 };
-	uint64_t start;
 	int rc;
 
 	open_self(&gone);
@@ -323,9 +387,9 @@ static void never_there(struct self *self, struct random *random)
 	    (rc = weft_remote_import(self->engine, other.peer, blobs.region, blobs.region_bytes,
 				     &other.remote)))
 		stop("adding a peer that is not there", rc);
-	start = now_ns();
+	other.gone_ns = now_ns();
 	fill(self, &other, random);
-	drain(self, start, LIMIT_NS + HEARTBEAT_NS);
+	drain(self, &other, 1, LIMIT_NS + HEARTBEAT_NS);
 	weft_remote_close(self->engine, other.remote);
 	weft_peer_remove(self->engine, other.peer);
 }
@@ -336,7 +400,7 @@ static void settle(struct self *self)
 	uint64_t start = now_ns();
 
 	do {
-		take(self, WEFT_MILLISECOND, 0);
+		take(self, NULL, 0, WEFT_MILLISECOND);
 		weft_engine_info(self->engine, &info);
 	} while ((info.transfers_in_flight || info.peers) && now_ns() - start < 10 * WEFT_SECOND);
 	if (info.transfers_in_flight || info.peers) {
@@ -355,9 +419,9 @@ static int run(uint32_t kills, uint32_t stops)
 
 	watch_start();
 	open_self(&self);
-	for (uint32_t i = 0; i < kills; i++) {
-		round_of(&self, &random, SIGKILL);
-		if (i == kills / 4) {
+	for (uint32_t left = kills, count; left; left -= count) {
+		killed(&self, &random, count = left < PEERS ? left : PEERS);
+		if (!rss && left <= kills - kills / 4) { /* pools and the allocator have settled */
 			settle(&self);
 			rss = rss_bytes();
 			files = open_files();
@@ -377,7 +441,7 @@ static int run(uint32_t kills, uint32_t stops)
 	if (kills >= 8 && open_files() > files + 4)
 		stop("open files are flat", 0);
 	for (uint32_t i = 0; i < stops; i++) {
-		round_of(&self, &random, SIGSTOP);
+		stopped(&self, &random);
 		pause_shortly(&self, &random);
 	}
 	for (int i = 0; i < 3; i++)

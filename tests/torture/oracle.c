@@ -275,8 +275,8 @@ void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle)
 	release_memory(node, op, true);
 }
 
-/* How late it was already when its end had certainly not come. What the node does before it looks again, calls that
- * take their time and naps of this oracle included, is no lateness of the engine's. */
+/* How late it was already when its end had certainly not come. What the node does before it looks again,
+ * calls that take their time and naps of this oracle included, is no lateness of the engine's. */
 static uint64_t lateness_of(const struct op *op, uint64_t absent_ns)
 {
 	return op->deadline_ns < absent_ns ? absent_ns - op->deadline_ns : 0;
@@ -376,7 +376,8 @@ static void end_barrier(struct op *op)
 		     barrier->entered, barrier->members);
 }
 
-static void end_under_lock(struct node *node, struct op *op, const struct weft_event *event, uint64_t absent_ns)
+static void end_under_lock(struct node *node, struct op *op, const struct weft_event *event,
+			   uint64_t absent_ns)
 {
 	int status = event->status;
 	uint64_t late = lateness_of(op, absent_ns);

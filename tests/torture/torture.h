@@ -166,8 +166,9 @@ struct node {
 	weft_queue *queue[3]; /* the engine's listener first */
 	weft_region in, out;
 	uint32_t generation;
-	uint64_t empty_ns[3]; /* when each queue was last found empty: what came out since was not there then */
-	struct arena arena[2];	     /* [in] */
+	uint64_t
+	    empty_ns[3]; /* when each queue was last found empty: what came out since was not there then */
+	struct arena arena[2]; /* [in] */
 	struct published published;
 	struct peer_link link[NODES];
 	struct op op[OPS];
