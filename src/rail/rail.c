@@ -5,6 +5,7 @@
 #include "rail/internal.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,6 +142,39 @@ void wf_rail_shut(struct wf_rail *rail)
 	rail->eq = NULL;
 }
 
+/* The port of an IP address; NULL: this provider's addresses are not ours to choose. */
+static in_port_t *own_port(struct wf_rail *rail)
+{
+	if (rail->info->addr_format == FI_SOCKADDR_IN && rail->info->src_addrlen == sizeof(struct sockaddr_in))
+		return &((struct sockaddr_in *)rail->info->src_addr)->sin_port;
+	if (rail->info->addr_format == FI_SOCKADDR_IN6 && rail->info->src_addrlen == sizeof(struct sockaddr_in6))
+		return &((struct sockaddr_in6 *)rail->info->src_addr)->sin6_port;
+	return NULL;
+}
+
+/* Where IP addresses name endpoints, the next one takes the place of this: peers that could not hear of a reset, because
+ * the link was down or they reset theirs at the same time, still find us. */
+static void keep_place(struct wf_rail *rail)
+{
+	struct sockaddr_storage name;
+	size_t bytes = sizeof(name);
+
+	if (own_port(rail) && !fi_getname(&rail->ep->fid, &name, &bytes) && bytes == rail->info->src_addrlen)
+		memcpy(rail->info->src_addr, &name, bytes);
+}
+
+static int open_in_place(struct wf_rail *rail)
+{
+	in_port_t *port = own_port(rail), kept = port ? *port : 0;
+	int error = open_endpoint(rail);
+
+	if (!error || !kept)
+		return error;
+	wf_rail_shut(rail);
+	*port = 0; /* somebody has taken it meanwhile */
+	return open_endpoint(rail);
+}
+
 int wf_rail_reopen(struct wf_rail *rail)
 {
 	int error = -FI_EBUSY;
@@ -149,10 +183,12 @@ int wf_rail_reopen(struct wf_rail *rail)
 	 * come round again the name is taken, and the next number is not. */
 	for (int i = 0; i < OPEN_TRIES && error == -FI_EBUSY; i++) {
 		wf_rail_shut(rail);
-		error = open_endpoint(rail);
+		error = open_in_place(rail);
 	}
 	if (error)
 		wf_rail_shut(rail);
+	else
+		keep_place(rail);
 	return error;
 }
 
