@@ -16,7 +16,7 @@
 #define COMPLETIONS       64
 #define PIECES_MAX        16384u
 #define FRAMES_OUT        64u /* and 16 more for each rail */
-#define HOUSEKEEPING_NS   (100 * WF_MS)
+#define HOUSEKEEPING_NS   (100 * WF_MS) /* or a quarter of the rails' limit */
 #define STOPPING_CHECK_NS (5 * WF_MS)
 #define GOODBYE_NS        (50 * WF_MS)
 
@@ -432,11 +432,18 @@ static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
 	}
 }
 
+static uint64_t housekeeping_ns(const struct wf_group *group)
+{
+	uint64_t quarter = group->engine->settings.rail_limit_ns / 4;
+
+	return quarter > HOUSEKEEPING_NS ? HOUSEKEEPING_NS : quarter < STOPPING_CHECK_NS ? STOPPING_CHECK_NS : quarter;
+}
+
 static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 {
 	struct wf_group *group = wf_container(timer, struct wf_group, housekeeping);
 
-	if (group->kept_ns && now_ns - group->kept_ns > 2 * HOUSEKEEPING_NS)
+	if (group->kept_ns && now_ns - group->kept_ns > 2 * housekeeping_ns(group))
 		group->resumed_ns = now_ns;
 	group->kept_ns = now_ns;
 	for (uint32_t i = 0; i < group->seats; i++) {
@@ -458,7 +465,7 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 	}
 	wf_part_check_stopping(group, now_ns);
 	wf_timer_set(&group->worker.timers, timer,
-		     now_ns + (wf_list_empty(&group->stopping) ? HOUSEKEEPING_NS : STOPPING_CHECK_NS));
+		     now_ns + (wf_list_empty(&group->stopping) ? housekeeping_ns(group) : STOPPING_CHECK_NS));
 }
 
 /* ---- starting and stopping, on the worker ---- */
@@ -510,7 +517,7 @@ static int on_start(void *context)
 		return error;
 	}
 	wf_timer_init(&group->housekeeping, housekeeping);
-	wf_timer_set(&group->worker.timers, &group->housekeeping, wf_now_ns() + HOUSEKEEPING_NS);
+	wf_timer_set(&group->worker.timers, &group->housekeeping, wf_now_ns() + housekeeping_ns(group));
 	return 0;
 }
 
