@@ -2,13 +2,14 @@
 BUILD ?= build
 ARGS ?=
 
-.PHONY: all build bench compare links test asan tsan install format clean setup help torture
+.PHONY: all build bench compare links test check fuzz asan tsan install format clean setup setup-tests help torture
 all: build
 
 help:
 	@echo 'make bench    build and run the main job (ARGS="--op read" passes options)'
-	@echo 'make test     build and run every test, sanitizer builds included'
-	@echo 'make check    build and run the tests of the plain build alone (quick)'
+	@echo 'make test     build and run every test: the suites, fuzzing for 60 s a target, the sanitizer builds'
+	@echo 'make check    build and run the tests of the plain build alone, a million torture operations included'
+	@echo 'make fuzz     every parser under libFuzzer (SECONDS=60)'
 	@echo 'make build    build only: $(BUILD)/weft, libweft.so, libweft.a'
 	@echo 'make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan     the tests under ThreadSanitizer'
@@ -20,7 +21,12 @@ help:
 setup:
 	@scripts/setup
 
+# What only the tests need besides, where it can be had.
+setup-tests:
+	@scripts/setup --tests
+
 build: setup
+	@test ! -d $(BUILD)/tests/torture || rm -r $(BUILD)/tests/torture # older builds: the program is there now
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) -Dprefix=$(or $(PREFIX),/usr/local) --buildtype=release -Dwerror=true >/dev/null || { meson setup $(BUILD); exit 1; }
 	@ninja -C $(BUILD) --quiet
 
@@ -33,10 +39,14 @@ compare: build
 links: build
 	@bench/links.py --build $(BUILD) $(ARGS)
 
-check: build
+check: setup-tests build
 	@scripts/run-tests $(BUILD)
 
-test: check asan tsan
+test: check fuzz asan tsan
+
+# 77: no clang with libFuzzer here, which it has said.
+fuzz: setup-tests build
+	@BUILD=$(BUILD) scripts/fuzz $(or $(SECONDS),60) || test $$? = 77
 
 asan: setup
 	@scripts/run-tests build-asan address,undefined

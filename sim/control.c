@@ -123,8 +123,10 @@ static int parse_fault(char *value, struct sim_rule *rule)
 				rule->argument = UINT32_MAX;
 			return faults[i].argument == ARG_OPTIONAL ? 0 : -EINVAL;
 		}
-		if (faults[i].argument == ARG_TIME)
-			return sim_parse_time(argument, &rule->argument);
+		if (faults[i].argument == ARG_TIME) /* a delay that never ends is called drop */
+			return sim_parse_time(argument, &rule->argument) || rule->argument == SIM_NEVER
+				   ? -EINVAL
+				   : 0;
 		return parse_number(argument, &rule->argument);
 	}
 	return -EINVAL;
