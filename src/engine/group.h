@@ -148,6 +148,8 @@ void wf_group_tell(struct wf_group *from, struct wf_group *to, enum wf_note what
 bool wf_group_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value);
 void wf_group_handle(struct wf_group *group, const struct wf_item *note);
 
+void wf_housekeeping_start(struct wf_group *group); /* housekeeping.c; on the worker, for as long as it runs */
+
 /* Seats (seat.c). */
 int wf_seat_open(struct wf_seat *seat);
 void wf_seat_close(struct wf_seat *seat);
