@@ -14,14 +14,10 @@
 #include <string.h>
 
 #define COMPLETIONS       64
+#define AHEAD             4 /* completions that are fetched before their turn */
 #define PIECES_MAX        16384u
 #define FRAMES_OUT        64u /* and 16 more for each rail */
 #define GOODBYE_NS        (50 * WF_MS)
-
-uint64_t wf_group_now(const struct wf_group *group)
-{
-	return group->worker.now_ns;
-}
 
 struct wf_tx_frame *wf_group_take_tx(struct wf_group *group)
 {
@@ -39,20 +35,9 @@ void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *frame)
 	group->tx_free = frame;
 }
 
-struct wf_piece *wf_group_take_piece(struct wf_group *group)
+struct wf_piece *wf_group_fresh_piece(struct wf_group *group)
 {
-	struct wf_piece *piece = group->piece_free;
-
-	if (piece)
-		group->piece_free = piece->next;
-	return piece;
-}
-
-void wf_group_give_piece(struct wf_group *group, struct wf_piece *piece)
-{
-	piece->seat = NULL;
-	piece->next = group->piece_free;
-	group->piece_free = piece;
+	return group->pieces_used < group->piece_count ? &group->piece[group->pieces_used++] : NULL;
 }
 
 /* ---- notes ---- */
@@ -273,12 +258,14 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 	for (int i = 0; i < got; i++) {
 		struct wf_wr *wr = done[i].wr;
 
+		/* Long posted, so no longer in the cache. */
+		__builtin_prefetch(done[i + AHEAD < got ? i + AHEAD : i].wr, 1);
 		if (wr && wr->kind <= WF_WR_READ) {
 			pieces++;
 			if (!done[i].status)
-				wf_piece_landed(group, (struct wf_piece *)wr);
+				wf_piece_landed(group, wf_container(wr, struct wf_piece, wr));
 			else
-				wf_piece_failed(group, (struct wf_piece *)wr, done[i].status);
+				wf_piece_failed(group, wf_container(wr, struct wf_piece, wr), done[i].status);
 		} else if (!wr) {
 			if (!done[i].status)
 				immediate_arrived(group, done[i].immediate);
@@ -399,13 +386,12 @@ static int make_pools(struct wf_group *group)
 	for (uint32_t i = 0; i < group->seats; i++)
 		pieces += group->seat[i].limits.queue_ops;
 	group->piece_count = (uint32_t)(pieces < PIECES_MAX ? pieces : PIECES_MAX);
-	group->piece = calloc(group->piece_count, sizeof(*group->piece));
+	group->piece = aligned_alloc(alignof(struct wf_piece), group->piece_count * sizeof(*group->piece));
 	group->tx_count = FRAMES_OUT + 16 * group->seats;
 	group->tx = calloc(group->tx_count, sizeof(*group->tx));
 	if (!group->piece || !group->tx)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < group->piece_count; i++)
-		wf_group_give_piece(group, &group->piece[i]);
+	memset(group->piece, 0, group->piece_count * sizeof(*group->piece));
 	for (uint32_t i = 0; i < group->tx_count; i++) {
 		group->tx[i].buffer = group->tx_buffers + (size_t)i * WF_FRAME_BYTES;
 		wf_group_give_tx(group, &group->tx[i]);

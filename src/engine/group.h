@@ -9,6 +9,9 @@
 #include "wire/frame.h"
 #include "worker/worker.h"
 
+#include <stdalign.h>
+#include <stddef.h>
+
 struct weft_engine;
 struct wf_lane;
 struct wf_part;
@@ -21,16 +24,20 @@ struct wf_transfer;
  * landed, and the worker goes on with others meanwhile.
  */
 struct wf_piece {
-	struct wf_wr wr;
-	struct wf_piece *next; /* free list, or its part's list of pieces to post again */
+	/* One cache line up to wr.kind: with thousands in flight each costs a miss when posted and one when it lands. */
+	alignas(64) union {
+		struct wf_piece *next; /* not posted: free list, or its part's list of pieces to post again */
+		uint64_t posted_ns;
+	};
 	struct wf_part *part;
 	struct wf_seat *seat; /* NULL: not posted */
 	struct wf_path *path;
-	uint64_t unit, units; /* what it covers of the transfer */
+	uint64_t unit; /* what it covers of the transfer, from here on */
 	uint64_t bytes;
-	uint64_t posted_ns;
-	uint32_t attempts;
+	uint32_t units, attempts;
+	struct wf_wr wr;
 };
+_Static_assert(offsetof(struct wf_piece, wr) + offsetof(struct wf_wr, provider) == 64, "what we touch is one line");
 
 /* An outgoing frame: its buffer is registered with the group's rails where they ask for that. */
 struct wf_tx_frame {
@@ -87,7 +94,7 @@ struct wf_group {
 	uint32_t turn; /* which seat goes first */
 	bool leaving;  /* the engine closes */
 
-	uint32_t piece_count;
+	uint32_t piece_count, pieces_used; /* those above have never been taken: nobody needs to look at them */
 	struct wf_piece *piece, *piece_free;
 	uint32_t tx_count;
 	struct wf_tx_frame *tx, *tx_free;
@@ -157,7 +164,10 @@ void wf_seat_doom(struct wf_seat *seat, const char *why); /* reset it at the end
 void wf_seat_reset(struct wf_seat *seat);
 void wf_seat_post_receives(struct wf_seat *seat);
 int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame);
-uint64_t wf_group_now(const struct wf_group *group);
+static inline uint64_t wf_group_now(const struct wf_group *group)
+{
+	return group->worker.now_ns;
+}
 
 /* Frames out (frame path of seat.c). */
 struct wf_tx_frame *wf_group_take_tx(struct wf_group *group); /* NULL: all out */
@@ -166,6 +176,22 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 
 void wf_seat_ring(struct wf_seat *seat); /* a batch ended in a refusal and what was posted has not been rung for */
 
-struct wf_piece *wf_group_take_piece(struct wf_group *group);
-void wf_group_give_piece(struct wf_group *group, struct wf_piece *piece);
+struct wf_piece *wf_group_fresh_piece(struct wf_group *group); /* one never used before; NULL: all are out */
+
+static inline struct wf_piece *wf_group_take_piece(struct wf_group *group)
+{
+	struct wf_piece *piece = group->piece_free;
+
+	if (!piece)
+		return wf_group_fresh_piece(group);
+	group->piece_free = piece->next;
+	return piece;
+}
+
+static inline void wf_group_give_piece(struct wf_group *group, struct wf_piece *piece)
+{
+	piece->seat = NULL;
+	piece->next = group->piece_free;
+	group->piece_free = piece;
+}
 #endif

@@ -36,7 +36,7 @@ static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
 {
 	if (!group->on_nic)
 		return;
-	for (uint32_t i = 0; i < group->piece_count; i++) {
+	for (uint32_t i = 0; i < group->pieces_used; i++) {
 		struct wf_piece *piece = &group->piece[i];
 
 		if (piece->seat && is_late(group, piece->posted_ns, now_ns) && piece->part->lane->peer)

@@ -94,10 +94,13 @@ static void forget_targets(struct wf_lane *lane)
 
 int wf_lane_init(struct wf_peer *peer, struct wf_group *group, struct wf_lane **ret_lane)
 {
-	struct wf_lane *lane = calloc(1, sizeof(*lane) + group->seats * sizeof(lane->path[0]));
+	/* On lines of its own: each group's worker writes to its lane for every piece. */
+	size_t bytes = (sizeof(struct wf_lane) + group->seats * sizeof(struct wf_path) + 63) & ~(size_t)63;
+	struct wf_lane *lane = aligned_alloc(64, bytes);
 
 	if (!lane)
 		return -ENOMEM;
+	memset(lane, 0, bytes);
 	lane->targets = calloc((size_t)group->seats * peer->book->count, sizeof(*lane->targets));
 	if (!lane->targets) {
 		free(lane);

@@ -54,7 +54,7 @@ static void leave(struct wf_piece *piece)
 	path->ops--;
 	path->bytes -= piece->bytes;
 	piece->part->in_flight--;
-	if (piece->part->transfer->notify == WEFT_NOTIFY_COUNTED)
+	if (piece->part->counted)
 		wf_lane_immediate_done(piece->part->lane, path);
 }
 
@@ -90,7 +90,7 @@ static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct
 	atomic_fetch_add_explicit(&seat->count.retries, 1, memory_order_relaxed);
 	wf_piece_again(piece);
 	/* An immediate may have been counted already: posting it again could count it twice. */
-	if (wf_piece_tried_enough(piece) || part->transfer->notify == WEFT_NOTIFY_COUNTED)
+	if (wf_piece_tried_enough(piece) || part->counted)
 		wf_part_fail(group, part, seat, status);
 	else if (part->gave_up)
 		wf_part_hand_over(group, part);
@@ -171,7 +171,11 @@ void wf_part_start(struct wf_group *group, struct wf_transfer *transfer)
 		wf_lane_runnable(lane);
 		return;
 	}
-	*part = (struct wf_part){ .transfer = transfer, .lane = lane, .quantum = WF_PART_QUANTUM, .alive = true };
+	*part = (struct wf_part){ .transfer = transfer,
+				  .lane = lane,
+				  .quantum = WF_PART_QUANTUM,
+				  .counted = transfer->notify == WEFT_NOTIFY_COUNTED,
+				  .alive = true };
 	wf_list_init(&part->link);
 	lane->alive++;
 	if (wf_transfer_why(transfer)) { /* stopped before we came to it */
@@ -236,7 +240,7 @@ void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns)
 
 		if (now_ns - part->stop_ns < GRACE_NS)
 			continue;
-		for (uint32_t i = 0; i < group->piece_count; i++)
+		for (uint32_t i = 0; i < group->pieces_used; i++)
 			if (group->piece[i].seat && group->piece[i].part == part)
 				wf_seat_doom(group->piece[i].seat, "a stopped operation does not leave it");
 	}

@@ -188,7 +188,7 @@ static void take_back(struct wf_seat *seat)
 {
 	struct wf_group *group = seat->group;
 
-	for (uint32_t i = 0; i < group->piece_count; i++)
+	for (uint32_t i = 0; i < group->pieces_used; i++)
 		if (group->piece[i].seat == seat)
 			wf_piece_taken_back(group, &group->piece[i]);
 	for (uint32_t i = 0; i < group->tx_count; i++) {

@@ -26,6 +26,7 @@ struct run {
 
 struct batch {
 	int count, runs;
+	uint64_t bytes;
 	struct wf_piece *piece[BATCH];
 	struct wf_rma rma[BATCH];
 	struct run run[BATCH];
@@ -187,11 +188,88 @@ static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 	piece->attempts = 0;
 	piece->wr.kind = transfer->kind == WF_READ ? WF_WR_READ : WF_WR_WRITE;
 	piece->unit = part->next;
-	piece->units = transfer->ranges > 1	 ? gathered(transfer, part->next, part->end) :
-		       transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end) :
-						     1;
+	piece->units = (uint32_t)(transfer->ranges > 1	      ? gathered(transfer, part->next, part->end) :
+				  transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end) :
+								1);
 	part->next += piece->units;
 	return piece;
+}
+
+/* What was pulled is in flight: posted right after, or unpulled. */
+static void pulled_from(struct batch *batch, struct wf_path *path, struct wf_part *part, int pulled, uint64_t bytes)
+{
+	batch->bytes += bytes;
+	path->ops += (uint32_t)pulled;
+	path->bytes += bytes;
+	part->in_flight += (uint32_t)pulled;
+	part->quantum -= (uint32_t)least(part->quantum, bytes);
+	if (part->counted)
+		path->immediates += (uint32_t)pulled;
+}
+
+/* Every page is a piece of its own and none came back: most transfers, most of the time. */
+static bool is_plain(const struct wf_part *part)
+{
+	const struct wf_transfer *transfer = part->transfer;
+
+	return transfer->paged && transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 && !part->again;
+}
+
+/* Pages up to most or the end of the claim: the loop that all of a large transfer goes through, so what does not change in
+ * it is in locals, where no store through a pointer can touch it. */
+static int fill_plain(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int most)
+{
+	const struct wf_transfer *transfer = part->transfer;
+	const struct run *run = &batch->run[batch->runs - 1];
+	const uint32_t *local_index = transfer->local_index, *remote_index = transfer->remote_index;
+	uint64_t local_stride = transfer->local_stride, remote_stride = transfer->remote_stride;
+	uint64_t bytes = transfer->page_bytes, page = part->next, now = wf_group_now(seat->group), remote = run->remote;
+	char *local = run->local;
+	struct wf_rma *rma = &batch->rma[batch->count];
+	struct wf_piece **into = &batch->piece[batch->count], *piece;
+	int filled = 0;
+
+	most = (int)least((uint64_t)most, part->end - page);
+	for (; filled < most && (piece = wf_group_take_piece(seat->group)); filled++, page++, rma++) {
+		piece->posted_ns = now;
+		piece->part = part;
+		piece->seat = seat;
+		piece->path = path;
+		piece->unit = page;
+		piece->bytes = bytes;
+		piece->units = 1;
+		piece->attempts = 0;
+		piece->wr.kind = WF_WR_WRITE;
+		rma->wr = &piece->wr;
+		rma->ranges = NULL;
+		rma->bytes = bytes;
+		rma->local = local + page_at(local_index, page) * local_stride;
+		rma->remote = remote + page_at(remote_index, page) * remote_stride;
+		into[filled] = piece;
+	}
+	part->next = page;
+	batch->count += filled;
+	return filled;
+}
+
+static int pull_plain(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
+		      uint64_t budget)
+{
+	uint64_t page_bytes = part->transfer->page_bytes;
+	int most = (int)least((uint64_t)room, (budget + page_bytes - 1) / page_bytes), pulled = 0, filled = 1;
+
+	if ((part->next >= part->end && !claim_more(part)) ||
+	    !open_run(seat, path, part->transfer, part->transfer->slice, &batch->run[batch->runs]))
+		return 0;
+	batch->runs++;
+	while (filled && pulled < most && (part->next < part->end || claim_more(part))) {
+		filled = fill_plain(batch, seat, path, part, most - pulled);
+		pulled += filled;
+	}
+	batch->run[batch->runs - 1].count = pulled;
+	batch->runs -= !pulled; /* a run of none would leave the one before it without a ring */
+	pulled_from(batch, path, part, pulled, (uint64_t)pulled * page_bytes);
+	return pulled;
 }
 
 /* Up to room pieces of this part, within its budget of bytes, appended to the batch. */
@@ -202,8 +280,12 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 	struct wf_slice *slice = NULL;
 	struct run *run = NULL;
 	uint64_t bytes = 0;
-	int first = batch->count, pulled;
+	int first = batch->count;
 
+	if (room <= 0 || !budget)
+		return 0;
+	if (is_plain(part))
+		return pull_plain(batch, seat, path, part, room, budget);
 	while (batch->count - first < room && bytes < budget) {
 		struct wf_piece *piece = next_piece(seat->group, part);
 		struct wf_rma *rma = &batch->rma[batch->count];
@@ -231,24 +313,20 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 		rma->wr = &piece->wr;
 		piece->bytes = rma->bytes;
 		piece->path = path;
+		piece->seat = seat;
+		piece->posted_ns = wf_group_now(seat->group);
 		bytes += rma->bytes;
 		run->count++;
 		batch->piece[batch->count++] = piece;
 	}
-	pulled = batch->count - first;
-	path->ops += (uint32_t)pulled;
-	path->bytes += bytes;
-	part->in_flight += (uint32_t)pulled;
-	part->quantum -= least(part->quantum, bytes);
-	if (transfer->notify == WEFT_NOTIFY_COUNTED)
-		path->immediates += (uint32_t)pulled;
-	return pulled;
+	pulled_from(batch, path, part, batch->count - first, bytes);
+	return batch->count - first;
 }
 
 /* Immediates that the peer has not read yet are rationed. */
 static int room_for(const struct wf_part *part, const struct wf_path *path, int room)
 {
-	if (part->transfer->notify != WEFT_NOTIFY_COUNTED)
+	if (!part->counted)
 		return room;
 	if (path->immediates >= path->immediates_limit)
 		return 0;
@@ -278,7 +356,7 @@ static int pull_lane(struct batch *batch, struct wf_seat *seat, struct wf_lane *
 			lane->quantum -= least(lane->quantum, path->bytes - before);
 			return pulled;
 		}
-		if (!lane->group->piece_free)
+		if (!lane->group->piece_free && lane->group->pieces_used == lane->group->piece_count)
 			return 0; /* they come back with completions */
 	}
 	return 0;
@@ -380,7 +458,7 @@ static void unpull(struct wf_piece *piece)
 {
 	piece->path->ops--;
 	piece->path->bytes -= piece->bytes;
-	piece->path->immediates -= piece->part->transfer->notify == WEFT_NOTIFY_COUNTED;
+	piece->path->immediates -= piece->part->counted;
 	piece->part->in_flight--;
 	wf_piece_again(piece);
 }
@@ -422,7 +500,6 @@ static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
 int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level)
 {
 	struct batch batch;
-	uint64_t bytes = 0, now = wf_group_now(group);
 	int sent, error, share = room_below(seat, level);
 
 	if (!share || !atomic_load_explicit(&seat->up, memory_order_relaxed))
@@ -430,20 +507,18 @@ int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level)
 	if (wf_list_empty(&group->runnable))
 		return 0;
 	batch.count = batch.runs = 0;
+	batch.bytes = 0;
 	gather(group, seat, &batch, share);
 	if (!batch.count)
 		return 0;
 	sent = post(seat, &batch, &error);
-	for (int i = 0; i < sent; i++) {
-		batch.piece[i]->seat = seat;
-		batch.piece[i]->posted_ns = now;
-		bytes += batch.rma[i].bytes;
-	}
+	for (int i = sent; i < batch.count; i++)
+		batch.bytes -= batch.rma[i].bytes;
 	seat->ops += (uint32_t)sent;
 	group->on_nic += (uint32_t)sent;
 	if (sent) {
 		count(batch.run[0].rma.read ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
-		count(&seat->count.bytes, bytes);
+		count(&seat->count.bytes, batch.bytes);
 	}
 	/* Backwards, so that they come again in the order they had. */
 	for (int i = batch.count - 1; i > sent; i--)

@@ -11,6 +11,8 @@
 #include "engine/region.h"
 #include "worker/timer.h"
 
+#include <stdalign.h>
+
 struct weft_engine;
 struct wf_group;
 struct wf_lane;
@@ -46,21 +48,24 @@ struct wf_spare {
 
 /* One group's share. Owned by the group's worker from PART until done. */
 struct wf_part {
-	struct wf_link link; /* lane->parts, or group->stopping */
-	struct wf_transfer *transfer;
+	/* The first line is what each piece touches; on lines of their own, so that groups do not take them from each other. */
+	alignas(64) struct wf_transfer *transfer;
 	struct wf_lane *lane;
 	uint64_t next, end; /* units claimed and not yet posted */
 	struct wf_piece *again; /* pieces that failed, to be posted first */
 	uint64_t bytes; /* landed */
-	uint64_t sum;   /* of their hashes, when checked */
-	uint64_t quantum;
-	uint64_t stop_ns; /* told to stop at; 0: not */
 	uint32_t in_flight;
+	uint32_t quantum; /* bytes it may still give before the next part's turn */
 	uint32_t slice; /* where the cursor is */
-	struct wf_spare *spare; /* given back by others, ours to do */
+	bool counted; /* its pieces carry immediates */
 	bool alive;
 	bool gave_up; /* handed over: claims nothing any more */
 	bool unquiet; /* a posted piece was taken back on a provider that cannot promise it will not land */
+
+	uint64_t sum; /* of the hashes of what landed, when checked */
+	struct wf_link link; /* lane->parts, or group->stopping */
+	uint64_t stop_ns; /* told to stop at; 0: not */
+	struct wf_spare *spare; /* given back by others, ours to do */
 };
 
 struct wf_transfer {
@@ -79,13 +84,19 @@ struct wf_transfer {
 	weft_peer peer_handle; /* for the event */
 	_Atomic uint32_t holds; /* the end and the channel: back to the pool when both let go */
 
-	/* data */
-	_Atomic uint64_t next_unit; /* groups claim from here */
-	uint64_t units, claim;
-	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
-	_Atomic uint64_t groups; /* bit g: group g has a part */
+	/* what the groups take from each other while they move it */
+	alignas(64) _Atomic uint64_t next_unit; /* groups claim from here */
 	_Atomic(struct wf_spare *) spares;
+	_Atomic uint64_t groups; /* bit g: group g has a part */
 	_Atomic uint32_t parts_left;
+	_Atomic int unquiet; /* a part's memory may still be touched */
+	_Atomic uint64_t bytes;
+	_Atomic uint64_t sum; /* of the parts' */
+
+	/* data: set before it is begun and only read while it moves, so each worker keeps its copy of these lines */
+	alignas(64) uint64_t units;
+	uint64_t claim;
+	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
 	bool paged;
 	uint32_t slices;
 	struct wf_slice *slice; /* &one, or in copy */
@@ -99,17 +110,14 @@ struct wf_transfer {
 	uint32_t immediate;
 	bool checked;   /* end-to-end (verify.c) */
 	void *manifest; /* CHECKED: the notification's message, freed with the slot's use */
-	_Atomic uint64_t sum;
-	_Atomic int unquiet; /* a part's memory may still be touched */
 
 	/* the rest */
-	struct wf_message message;
+	alignas(64) struct wf_message message;
 	uint8_t payload[WEFT_NOTIFY_MAX];
 	struct wf_transfer *parent;
 	_Atomic uint32_t children_left;
 	uint32_t children;
 	weft_transfer *child; /* in copy */
-	_Atomic uint64_t bytes;
 	bool sent, answered; /* BARRIER: our message is there; theirs is here */
 	bool begun, moving, parts_told; /* the home's: moving from the first part's start to PARTS_DONE */
 	uint64_t expected; /* EXPECT */

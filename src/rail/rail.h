@@ -99,10 +99,10 @@ bool wf_rail_needs_local(const struct wf_rail *rail); /* local buffers must be r
 
 enum wf_wr_kind { WF_WR_WRITE, WF_WR_READ, WF_WR_SEND, WF_WR_RECEIVE };
 
-/* What is on the NIC. Comes first in the structures of the layers above; theirs again when it completes. */
+/* What is on the NIC. Part of a structure of the layers above; theirs again when it completes. */
 struct wf_wr {
-	void *provider[8]; /* struct fi_context2 */
 	enum wf_wr_kind kind;
+	void *provider[8]; /* struct fi_context2; most providers leave it alone, so it comes last */
 };
 
 /* What a run of operations has in common, and what each has of its own. */
