@@ -40,7 +40,8 @@ class Case:
 def paged_case(kit, provider, size):
     def weft(*more):
         count = str(min(64, tools.REGION // 16 // size))  # 16 operations in flight
-        return lambda: kit.weft(provider, "--op", "pages", "--page-size", str(size), "--pages", count, *more)["gbps"]
+        shape = ("--op", "pages", "--page-size", str(size), "--pages", count, "--depth", "16")
+        return lambda: kit.weft(provider, *shape, *more)["gbps"]
 
     goal = 0.97 if size >= 65536 else 0.90 if size == 4096 else 1.0 if provider == "tcp" else None
     others = {"raw": (lambda: kit.bench("raw", provider, "--page-size", str(size))["gbps"], goal)}
