@@ -17,17 +17,6 @@ static uint32_t power_of_two(uint64_t n)
 	return p;
 }
 
-void ep_free_request(struct endpoint *ep, uint32_t index)
-{
-	struct request *request = &ep->requests[index];
-
-	if (UNLIKELY(request->bounce >= 0))
-		ep->free_bounce[ep->free_bounce_count++] = request->bounce;
-	if (UNLIKELY(ep->context_counts != NULL))
-		strict_done(ep, request->context);
-	ep->free_requests[ep->free_count++] = index;
-}
-
 static void free_queues(struct endpoint *ep)
 {
 	free(ep->order);

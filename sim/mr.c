@@ -154,19 +154,3 @@ struct fi_ops_mr mr_ops = {
 	.regv = mr_regv,
 	.regattr = mr_regattr,
 };
-
-struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64_t base, uint64_t bytes, uint64_t access)
-{
-	struct wire_mr *mr = &nic->mr[MR_SLOT_OF(key)];
-	uint64_t start, length;
-
-	if (UNLIKELY(!key || atomic_load_explicit(&mr->key, memory_order_acquire) != key))
-		return NULL;
-	start = atomic_load_explicit(&mr->base, memory_order_relaxed);
-	length = atomic_load_explicit(&mr->bytes, memory_order_relaxed);
-	if (UNLIKELY(base < start || bytes > length || base - start > length - bytes))
-		return NULL;
-	if (UNLIKELY((atomic_load_explicit(&mr->access, memory_order_relaxed) & access) != access))
-		return NULL;
-	return mr;
-}

@@ -132,20 +132,24 @@ struct vector {
 enum request_kind { REQ_SEND = SIM_OP_SEND, REQ_WRITE = SIM_OP_WRITE, REQ_READ = SIM_OP_READ };
 enum request_stage { STAGE_DELIVER, STAGE_LAUNCH };
 
+/* By cache line: what every step of a request looks at, what some do, the buffers, what hardly any need. */
 struct request {
-	uint64_t due;
+	_Alignas(64) uint64_t due;
 	void *context;
 	uint64_t flags; /* of the completion */
-	uint64_t bytes, remote, data;
+	uint64_t bytes, remote;
 	uint32_t peer, peer_generation, key, order;
 	uint8_t kind, count, completes, has_data, ordered, stage, fault, held;
+
+	uint64_t data, number;	   /* number: of the post, breaks ties of due */
+	uint64_t since, polls;	   /* since: when the path went silent; 0 while it answers */
+	int32_t bounce;		   /* inject buffer, -1 for none */
 	uint32_t tries;
-	uint8_t backing_off; /* counted in peer->backing_off, as held is in peer->waiting */
-	struct iovec iov[WIRE_IOV];
 	uint32_t local_key[WIRE_IOV];
-	uint64_t fault_argument, since; /* since: when the path went silent; 0 while it answers */
-	uint64_t polls, number;		/* number: of the post, breaks ties of due */
-	int32_t bounce;			/* inject buffer, -1 for none */
+	uint8_t backing_off; /* counted in peer->backing_off, as held is in peer->waiting */
+
+	_Alignas(64) struct iovec iov[WIRE_IOV];
+	uint64_t fault_argument;
 };
 
 struct completion {
@@ -250,11 +254,26 @@ static inline uint64_t dom_random(struct domain *dom)
 
 /* mr.c */
 extern struct fi_ops_mr mr_ops;
-/* The region `key` names on `nic` if it covers [base, base + bytes) with `access`; NULL otherwise. */
-struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64_t base, uint64_t bytes, uint64_t access);
 #define MR_NIC_OF(key)	((key) >> 26)
 #define MR_SLOT_OF(key) ((key) & (WIRE_MR_SLOTS - 1))
 #define MR_DEVICE	(1ull << 63) /* in wire_mr.access: registered as device memory */
+/* The region `key` names on `nic` if it covers [base, base + bytes) with `access`; NULL otherwise. */
+static inline struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64_t base, uint64_t bytes, uint64_t access)
+{
+	struct wire_mr *mr = &nic->mr[MR_SLOT_OF(key)];
+	uint64_t start, length;
+
+	if (UNLIKELY(!key || atomic_load_explicit(&mr->key, memory_order_acquire) != key))
+		return NULL;
+	start = atomic_load_explicit(&mr->base, memory_order_relaxed);
+	length = atomic_load_explicit(&mr->bytes, memory_order_relaxed);
+	if (UNLIKELY(base < start || bytes > length || base - start > length - bytes))
+		return NULL;
+	if (UNLIKELY((atomic_load_explicit(&mr->access, memory_order_relaxed) & access) != access))
+		return NULL;
+	return mr;
+}
+
 
 /* av.c */
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **ret_av, void *context);
@@ -271,7 +290,6 @@ const char *efa_text(int status);
 
 /* ep.c */
 int ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ret_ep, void *context);
-void ep_free_request(struct endpoint *ep, uint32_t index);
 
 /* post.c */
 extern struct fi_ops_msg msg_ops;
@@ -317,6 +335,17 @@ void stop_process(void) __attribute__((noreturn));
 void strict_post(struct endpoint *ep, void *context);
 void strict_done(struct endpoint *ep, void *context);
 void strict_mr_close(struct domain *dom, uint32_t key);
+
+static inline void ep_free_request(struct endpoint *ep, uint32_t index)
+{
+	struct request *request = &ep->requests[index];
+
+	if (UNLIKELY(request->bounce >= 0))
+		ep->free_bounce[ep->free_bounce_count++] = request->bounce;
+	if (UNLIKELY(ep->context_counts != NULL))
+		strict_done(ep, request->context);
+	ep->free_requests[ep->free_count++] = index;
+}
 
 /* stubs.c: operations nobody may call */
 extern struct fi_ops_cm stub_cm;
