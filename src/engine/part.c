@@ -122,7 +122,7 @@ void wf_piece_landed(struct wf_group *group, struct wf_piece *piece)
 	if (piece->seat->limits.adapts)
 		adapt_window(piece->path, &piece->seat->limits, piece->bytes, wf_group_now(group));
 	part->bytes += piece->bytes;
-	if (part->transfer->checked)
+	if (part->checked)
 		part->sum += wf_sum_units(part->transfer, piece->unit, piece->units);
 	atomic_store_explicit(&part->lane->last_ok_ns, wf_group_now(group), memory_order_relaxed);
 	wf_group_give_piece(group, piece);
@@ -175,6 +175,7 @@ void wf_part_start(struct wf_group *group, struct wf_transfer *transfer)
 				  .lane = lane,
 				  .quantum = WF_PART_QUANTUM,
 				  .counted = transfer->notify == WEFT_NOTIFY_COUNTED,
+				  .checked = transfer->checked,
 				  .alive = true };
 	wf_list_init(&part->link);
 	lane->alive++;

@@ -56,13 +56,14 @@ struct wf_part {
 	uint64_t bytes; /* landed */
 	uint32_t in_flight;
 	uint32_t quantum; /* bytes it may still give before the next part's turn */
-	uint32_t slice; /* where the cursor is */
 	bool counted; /* its pieces carry immediates */
+	bool checked; /* their hashes are summed */
 	bool alive;
 	bool gave_up; /* handed over: claims nothing any more */
 	bool unquiet; /* a posted piece was taken back on a provider that cannot promise it will not land */
 
 	uint64_t sum; /* of the hashes of what landed, when checked */
+	uint32_t slice; /* where the cursor is */
 	struct wf_link link; /* lane->parts, or group->stopping */
 	uint64_t stop_ns; /* told to stop at; 0: not */
 	struct wf_spare *spare; /* given back by others, ours to do */
