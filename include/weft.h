@@ -64,20 +64,24 @@ struct weft_config {
 	uint64_t rail_limit_ns;  /* a piece on a rail for so long makes the rail suspect; default 1 s */
 	weft_log_fn log;         /* default: nothing is printed */
 	void *log_context;
+	const char *groups;      /* a file that says which rails and cores make a group (docs/TOPOLOGY.md); default: from the topology */
 };
 #define WEFT_CONFIG_INIT                                                                                             \
 	{                                                                                                            \
-		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                     \
+		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                  \
 	}
 
 int weft_open(const struct weft_config *config, weft_engine **ret_engine);
 
-/* Stops accepting, cancels what is in flight, drains, joins, frees, in bounded time. All queues close with it; no
+/* Stops accepting, gives replies that were accepted 200 ms to reach their callers, cancels what else is in flight, drains, joins,
+ * frees, in bounded time. Peers find their operations to us ended with -EHOSTDOWN. All queues close with it; no
  * other call may be running or made on the engine or its queues but weft_queue_wait(), which returns -ESHUTDOWN. */
 int weft_close(weft_engine *engine);
 
 /* Manual progress only: one turn of every rail. Returns how many things happened, or a negative errno. */
 int weft_progress(weft_engine *engine);
+
+#define WEFT_BLOB_MAX 16384 /* bytes: no blob is larger */
 
 /* This engine's address blob, to be given to peers. It changes when a rail is reopened (WEFT_EVENT_RAIL_UP): known peers
  * are told over the other rails, those who come later need the new one. *bytes is the room on entry and the length on return

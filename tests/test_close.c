@@ -244,6 +244,50 @@ static void both_close(void **state)
 	}
 }
 
+/* The peer answers and closes at once; then it closes upon a checked write's notification. Both answers still
+ * arrive. */
+static void what_is_owed_arrives(void **state)
+{
+	for (int round = 0; round < 10; round++) {
+		struct weft_op op = { .tag = 1 };
+		struct weft_event event;
+		struct peer_event seen;
+		struct answer answer;
+		struct pair pair;
+
+		pair_open(&pair, NULL, NULL, BYTES);
+		op.queue = pair.here.queue;
+		if (round % 2) {
+			assert_status(weft_call(pair.here.engine, pair.peer, 9, "hello", 5, &op, NULL), 0);
+			peer_wait(&pair.there, WEFT_EVENT_CALL, 9, &seen);
+			peer_begin(&pair.there,
+				   &(struct command){ .code = COMMAND_REPLY,
+						      .bytes = 5,
+						      .arg = { seen.peer, seen.call, 0 } },
+				   "there");
+		} else {
+			struct weft_write write = { pair.region, 0, pair.remote, 0, 100000 };
+
+			op.notify = (struct weft_notify){ WEFT_NOTIFY_FENCED, .tag = 9 };
+			op.flags = WEFT_CHECKSUM;
+			assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+			peer_begin(
+			    &pair.there,
+			    &(struct command){ .code = COMMAND_WAIT, .arg = { WEFT_EVENT_NOTIFY, 9, LIMIT } },
+			    NULL);
+		}
+		peer_begin(&pair.there, &(struct command){ .code = COMMAND_CLOSE }, NULL);
+		assert_status(peer_end(&pair.there, &answer), 0);
+		assert_status(peer_end(&pair.there, &answer), 0);
+		wait_for_event(&pair.here, round % 2 ? WEFT_EVENT_REPLY : WEFT_EVENT_END, 1, &event);
+		assert_status(event.status, 0);
+		weft_event_release(&event);
+		assert_status(side_close(&pair.here), 0);
+		peer_kill(&pair.there);
+		munmap(pair.memory, pair.bytes);
+	}
+}
+
 static int nic_seen(void *context, const struct weft_nic *nic)
 {
 	assert_non_null(nic->name);
@@ -273,6 +317,7 @@ static int run(void)
 		cmocka_unit_test(waiters_return),
 		cmocka_unit_test(again_and_again),
 		cmocka_unit_test(both_close),
+		cmocka_unit_test(what_is_owed_arrives),
 		cmocka_unit_test(nics_are_listed),
 	};
 

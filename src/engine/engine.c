@@ -1,6 +1,6 @@
 /*
- * Opening and closing an engine: settings, NICs, groups and their workers, pools, handle tables. Called through api.c
- * on application threads; the control requests at the end run on the workers.
+ * Opening and closing an engine: settings, NICs, groups and their workers, pools, handle tables. Called
+ * through api.c on application threads; the control requests at the end run on the workers.
  */
 #include "engine/engine.h"
 #include "base/time.h"
@@ -19,9 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INBOUND_POOL    2048
-#define INBOUND_BYTES   512 /* header and data of a message that came in; larger ones are allocated */
-#define CLOSE_LIMIT_NS  (5 * WF_S)
+#define INBOUND_POOL	2048
+#define INBOUND_BYTES	512 /* header and data of a message that came in; larger ones are allocated */
+#define CLOSE_LIMIT_NS	(5 * WF_S)
+#define OWED_LIMIT_NS	(200 * WF_MS)
 #define CONTROL_LIMIT_S 60
 
 static uint64_t or_default(uint64_t value, uint64_t fallback)
@@ -68,7 +69,8 @@ static uint64_t make_incarnation(void)
 static uint64_t inbox_room(const struct weft_engine *engine)
 {
 	/* A begin and a stop for every transfer, and what workers tell each other. */
-	return (uint64_t)engine->settings.max_transfers * 4 + (uint64_t)engine->settings.frames * engine->rails + 1024;
+	return (uint64_t)engine->settings.max_transfers * 4 +
+	       (uint64_t)engine->settings.frames * engine->rails + 1024;
 }
 
 static int make_group(struct weft_engine *engine, uint32_t g)
@@ -102,8 +104,8 @@ static int open_groups(struct weft_engine *engine)
 	for (uint32_t g = 0; g < count && !error; g++)
 		error = make_group(engine, g);
 	for (uint32_t g = 0; g < count && !error; g++)
-		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g], inbox_room(engine),
-				       wf_layout_core(&engine->layout, g), threads);
+		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g],
+				       inbox_room(engine), wf_layout_core(&engine->layout, g), threads);
 	engine->largest_piece = UINT64_C(1) << 30;
 	engine->rma_ranges = WF_RMA_RANGES;
 	for (uint32_t i = 0; i < engine->rails && !error; i++) {
@@ -127,7 +129,8 @@ static int open_pools(struct weft_engine *engine)
 
 		slot->engine = engine;
 		slot->id = i + 1;
-		/* Generations start elsewhere in every engine, so that one's numbers mean nothing to another. */
+		/* Generations start elsewhere in every engine, so that one's numbers mean nothing to another.
+		 */
 		atomic_store(&slot->state, (engine->incarnation & 0x3fffffff) << 32 | WF_STOP_DONE);
 	}
 	if (!error)
@@ -145,8 +148,9 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 		return error;
 	}
 	if (engine->nics.count > WF_MAX_RAILS) {
-		wf_log(&engine->log, WEFT_LOG_ERROR, "%u NICs are more than an engine takes (%d): set max_rails",
-		       engine->nics.count, WF_MAX_RAILS);
+		wf_log(&engine->log, WEFT_LOG_ERROR,
+		       "%u NICs are more than an engine takes (%d): set max_rails", engine->nics.count,
+		       WF_MAX_RAILS);
 		return -EMLINK;
 	}
 	engine->rails = engine->nics.count;
@@ -157,12 +161,13 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 static int keep_config(const struct weft_config *config, struct weft_engine *engine)
 {
 	const char **texts[] = { &engine->config.provider, &engine->config.rails, &engine->config.avoid,
-				 &engine->config.topology };
+				 &engine->config.topology, &engine->config.groups };
+	const int count = sizeof(texts) / sizeof(texts[0]);
 
 	engine->config = *config;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < count; i++)
 		if (*texts[i] && !(*texts[i] = strdup(*texts[i]))) {
-			for (int j = i; j < 4; j++)
+			for (int j = i; j < count; j++)
 				*texts[j] = NULL;
 			return -ENOMEM;
 		}
@@ -175,6 +180,7 @@ static void free_config(struct weft_config *config)
 	free((void *)(uintptr_t)config->rails);
 	free((void *)(uintptr_t)config->avoid);
 	free((void *)(uintptr_t)config->topology);
+	free((void *)(uintptr_t)config->groups);
 }
 
 void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config)
@@ -260,6 +266,24 @@ int wf_engine_progress(struct weft_engine *engine)
 	return happened;
 }
 
+static void go_on(struct weft_engine *engine)
+{
+	if (wf_engine_is_manual(engine))
+		wf_engine_progress(engine);
+	else
+		sched_yield();
+}
+
+/* Nobody tells the application when a reply or a verdict has arrived, so it cannot wait for that before it
+ * closes. */
+static void pay_debts(struct weft_engine *engine)
+{
+	uint64_t limit = wf_now_ns() + OWED_LIMIT_NS;
+
+	while (atomic_load(&engine->owed) && wf_now_ns() < limit)
+		go_on(engine);
+}
+
 /* Everything that was accepted ends before anything is taken apart. */
 static void drain(struct weft_engine *engine)
 {
@@ -268,6 +292,7 @@ static void drain(struct weft_engine *engine)
 
 	if (!engine->group || engine->group[engine->groups - 1].worker.wake_fd < 0)
 		return; /* never ran */
+	pay_debts(engine);
 	for (uint32_t i = 0; i < engine->transfers.count; i++) {
 		struct wf_transfer *transfer = wf_pool_at(&engine->transfers, i);
 		uint64_t state = atomic_load(&transfer->state);
@@ -280,12 +305,11 @@ static void drain(struct weft_engine *engine)
 		for (uint32_t i = 0; i < engine->transfers.count && !left; i++) {
 			struct wf_transfer *transfer = wf_pool_at(&engine->transfers, i);
 
-			left = atomic_load(&transfer->holds) && (uint32_t)atomic_load(&transfer->state) != WF_STOP_DONE;
+			left = atomic_load(&transfer->holds) &&
+			       (uint32_t)atomic_load(&transfer->state) != WF_STOP_DONE;
 		}
-		if (wf_engine_is_manual(engine))
-			wf_engine_progress(engine);
-		else if (left)
-			sched_yield();
+		if (left || wf_engine_is_manual(engine))
+			go_on(engine);
 	}
 }
 
@@ -362,7 +386,9 @@ int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes)
 
 int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat)
 {
-	struct wf_wire_rail rail = { .address_bytes = WF_MAX_RAIL_ADDRESS, .link_bps = seat->nic->link_bps, .serial = seat->generation };
+	struct wf_wire_rail rail = { .address_bytes = WF_MAX_RAIL_ADDRESS,
+				     .link_bps = seat->nic->link_bps,
+				     .serial = seat->generation };
 	int error = wf_rail_address(seat->rail, rail.address, &rail.address_bytes);
 
 	if (error)
@@ -398,7 +424,7 @@ struct control {
 	int (*fn)(struct wf_group *group, void *context);
 	void *context;
 	_Atomic int status;
-	_Atomic uint32_t left;       /* groups that have not run it */
+	_Atomic uint32_t left;	     /* groups that have not run it */
 	_Atomic uint32_t references; /* groups and the caller */
 	sem_t done;
 };
@@ -423,7 +449,8 @@ void wf_control_run(struct wf_group *group, void *object)
 	control_put(control, 1);
 }
 
-static int control_here(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context), void *context)
+static int control_here(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context),
+			void *context)
 {
 	int status = 0;
 
@@ -441,7 +468,8 @@ static int control_here(struct weft_engine *engine, int (*fn)(struct wf_group *g
 	return status;
 }
 
-int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context), void *context)
+int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context),
+		      void *context)
 {
 	struct control *control;
 	struct timespec limit;
@@ -461,7 +489,8 @@ int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *gro
 		wf_engine_post(&engine->group[g], WF_NOTE_CONTROL, control, 0);
 	clock_gettime(CLOCK_REALTIME, &limit);
 	limit.tv_sec += CONTROL_LIMIT_S;
-	/* Only a provider that hangs inside a call gets us past the limit; context then stays allocated for it. */
+	/* Only a provider that hangs inside a call gets us past the limit; context then stays allocated for
+	 * it. */
 	while (sem_timedwait(&control->done, &limit))
 		if (errno == ETIMEDOUT) {
 			status = -ETIMEDOUT;

@@ -42,6 +42,7 @@ struct weft_engine {
 	struct wf_pool transfers;
 	struct wf_pool inbounds; /* small messages that came in */
 	_Atomic uint64_t region_bytes; /* registered, all regions together */
+	_Atomic uint64_t owed;         /* replies and verdicts accepted and not acknowledged */
 	_Atomic uint64_t copies_kept; /* bytes kept with transfers for the next user */
 
 	pthread_mutex_t lock; /* queues, address */

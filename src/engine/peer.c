@@ -1,6 +1,6 @@
 /*
- * Peers: adding, removing, replacing (application threads), and on the home worker what happens to them: a connection
- * comes up, goes silent, goes down, comes back under a new epoch.
+ * Peers: adding, removing, replacing (application threads), and on the home worker what happens to them: a
+ * connection comes up, goes silent, goes down, comes back under a new epoch.
  */
 #include "engine/peer.h"
 #include "base/time.h"
@@ -45,7 +45,8 @@ static void directory_forget(struct weft_engine *engine, struct wf_peer *peer)
 
 /* ---- application side ---- */
 
-/* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait. */
+/* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait.
+ */
 static void post(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value)
 {
 	if (from)
@@ -121,7 +122,8 @@ static int freshen(struct weft_engine *engine, weft_peer handle, const struct wf
 	if (!peer)
 		return -ENOENT;
 	pthread_mutex_lock(&peer->book_lock);
-	if ((int32_t)(address->revision - peer->book->revision) > 0 && (book = wf_book_make(engine, address))) {
+	if ((int32_t)(address->revision - peer->book->revision) > 0 &&
+	    (book = wf_book_make(engine, address))) {
 		atomic_fetch_add(&book->references, engine->groups);
 		old = peer->book;
 		peer->book = book;
@@ -294,7 +296,8 @@ int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void 
 	return error == -ENETDOWN ? send_elsewhere(peer, frame, payload) : error;
 }
 
-/* A path whose link is down takes frames without a word: who wonders whether the peer lives asks over every path. */
+/* A path whose link is down takes frames without a word: who wonders whether the peer lives asks over every
+ * path. */
 static void ping_everywhere(struct wf_peer *peer)
 {
 	struct wf_group *home = peer->home;
@@ -325,10 +328,11 @@ void wf_peer_set_tick(struct wf_peer *peer, uint64_t deadline_ns)
 }
 
 /* Every operation of the peer is told to stop; each ends when its memory is quiet. */
-static void stop_operations(struct wf_peer *peer, int why)
+static void stop_operations(struct wf_peer *peer, int why, const char *text)
 {
 	struct wf_link *link = peer->operations.next;
 
+	snprintf(peer->why, sizeof(peer->why), "%s", text);
 	while (link != &peer->operations) {
 		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);
 
@@ -394,7 +398,7 @@ static void remove_peer(struct wf_peer *peer, int why)
 	if (was == WF_PEER_UP)
 		wf_peer_send_plain(peer, WF_FRAME_BYE);
 	atomic_store(&peer->state, WF_PEER_REMOVED);
-	stop_operations(peer, why);
+	stop_operations(peer, why, "it was removed");
 	end_epoch(peer, true);
 	close_lanes(peer);
 }
@@ -408,7 +412,7 @@ void wf_peer_down(struct wf_peer *peer, int why, const char *text)
 		return;
 	snprintf(error.text, sizeof(error.text), "%s", text);
 	atomic_store(&peer->state, WF_PEER_DOWN);
-	stop_operations(peer, why);
+	stop_operations(peer, why, text);
 	end_epoch(peer, true);
 	wf_log(&engine->log, WEFT_LOG_WARN, "peer %llx is down: %s", (unsigned long long)peer->handle, text);
 	wf_engine_notice(engine, WEFT_EVENT_PEER_DOWN, why, peer->handle, &error);
@@ -438,18 +442,19 @@ void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change)
 		remove_peer(peer, -ECANCELED);
 		break;
 	case WF_PEER_CANCEL:
-		stop_operations(peer, -ECANCELED);
+		stop_operations(peer, -ECANCELED, "");
 		wf_handle_put(&peer->engine->peers, peer->handle);
 		break;
 	case WF_PEER_REPLACE:
 		if (peer->closing)
 			break;
-		stop_operations(peer, -EHOSTDOWN);
+		stop_operations(peer, -EHOSTDOWN, "it was replaced");
 		end_epoch(peer, true);
 		atomic_store(&peer->state, WF_PEER_CONNECTING);
 		peer->since_ns = peer->heard_ns = now;
 		for (uint32_t g = 0; g < peer->engine->groups; g++)
-			wf_group_tell(peer->home, &peer->engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g], 0);
+			wf_group_tell(peer->home, &peer->engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g],
+				      0);
 		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
 		break;
 	}
@@ -467,7 +472,7 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 			return; /* an old hello that took its time */
 		/* The peer ended the connection and starts a new one: so do we, under its new number. */
 		if (atomic_load(&peer->state) == WF_PEER_UP) {
-			stop_operations(peer, -EHOSTDOWN);
+			stop_operations(peer, -EHOSTDOWN, "it gave up the connection and made a new one");
 			end_epoch(peer, false);
 		}
 	}
@@ -493,7 +498,8 @@ void wf_peer_alive(struct wf_peer *peer)
 
 void wf_peer_paths_changed(struct wf_peer *peer)
 {
-	/* What went over a path that failed may be lost: all that is not acknowledged goes again, over another. */
+	/* What went over a path that failed may be lost: all that is not acknowledged goes again, over
+	 * another. */
 	if (!peer->closing && atomic_load(&peer->state) == WF_PEER_UP)
 		wf_channel_again(peer);
 }
@@ -544,7 +550,8 @@ static void on_tick(struct wf_timer *timer, uint64_t now_ns)
 	if (peer->closing)
 		return;
 	wf_handle_ref(peers, handle); /* going down may be the end of it */
-	/* We stood still ourselves (stopped, swapped out): the peer's signs of life are in our queues, unread. */
+	/* We stood still ourselves (stopped, swapped out): the peer's signs of life are in our queues,
+	 * unread. */
 	if (now_ns - timer->deadline_ns > settings->heartbeat_ns)
 		peer->heard_ns = now_ns;
 	if (atomic_load(&peer->state) == WF_PEER_CONNECTING) {

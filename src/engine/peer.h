@@ -88,6 +88,7 @@ struct wf_peer {
 	_Atomic bool added;       /* by the application, not by a hello */
 	/* the home's */
 	bool closing;
+	char why[64];             /* it was last given up, or "" */
 	uint32_t lanes_closing;
 	uint32_t their_epoch;     /* 0: not known */
 	uint64_t their_handle, their_max_message;

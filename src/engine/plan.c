@@ -34,7 +34,7 @@ static int plan_by_topology(const struct weft_config *config, const char *xml, c
 			    const struct wf_log *log, struct wf_layout *layout)
 {
 	struct wf_topo_nic *list = calloc(nics->count, sizeof(*list));
-	struct wf_topo_options options = { .max_groups = most_workers(config) };
+	struct wf_topo_options options = { .max_groups = most_workers(config), .groups_path = config->groups };
 	char error[256] = "out of memory";
 	int status = -ENOMEM;
 
@@ -66,7 +66,7 @@ int wf_layout_make(const struct weft_config *config, const struct wf_nics *nics,
 
 	memset(ret_layout, 0, sizeof(*ret_layout));
 	/* One that was asked for is read even if no NIC needs it: what is wrong with it must not stay unsaid. */
-	if (any_on_bus(nics) || config->topology)
+	if (any_on_bus(nics) || config->topology || config->groups)
 		status = plan_by_topology(config, xml, nics, log, ret_layout);
 	if (status)
 		wf_layout_free(ret_layout);

@@ -1,7 +1,7 @@
 /*
- * A rail's seat in its group: opening it with its receive buffers, sending frames on it, and resetting it when it
- * fails: closing the endpoint makes everything posted ours again, and reopening it gives it work again. Runs on the
- * group's worker.
+ * A rail's seat in its group: opening it with its receive buffers, sending frames on it, and resetting it
+ * when it fails: closing the endpoint makes everything posted ours again, and reopening it gives it work
+ * again. Runs on the group's worker.
  */
 #include "base/time.h"
 #include "engine/engine.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define REOPEN_FIRST_NS (10 * WF_MS)
-#define REOPEN_LAST_NS  (5 * WF_S)
+#define REOPEN_LAST_NS	(5 * WF_S)
 
 static void reopen_later(struct wf_timer *timer, uint64_t now_ns);
 static void watch(struct wf_seat *seat);
@@ -49,10 +49,11 @@ int wf_seat_open(struct wf_seat *seat)
 		return error;
 	seat->limits = *wf_rail_limits(seat->rail);
 	if (wf_rail_needs_local(seat->rail)) {
-		error = wf_rail_register(seat->rail, group->tx_buffers, group->tx_bytes, 0, UINT64_MAX - 1, &seat->tx_memory);
+		error = wf_rail_register(seat->rail, group->tx_buffers, group->tx_bytes, 0, UINT64_MAX - 1,
+					 &seat->tx_memory);
 		if (!error)
-			error = wf_rail_register(seat->rail, group->rx_buffers, group->rx_bytes, 0, UINT64_MAX - 2,
-						 &seat->rx_memory);
+			error = wf_rail_register(seat->rail, group->rx_buffers, group->rx_bytes, 0,
+						 UINT64_MAX - 2, &seat->rx_memory);
 		if (error)
 			return error;
 	}
@@ -97,7 +98,8 @@ void wf_seat_post_receives(struct wf_seat *seat)
 		struct wf_rx_frame *frame = seat->rx_idle[seat->rx_idle_count - 1];
 
 		/* Refused: housekeeping tries again. */
-		if (wf_rail_receive(seat->rail, &frame->wr, frame->buffer, seat->rx_memory.desc, WF_FRAME_BYTES))
+		if (wf_rail_receive(seat->rail, &frame->wr, frame->buffer, seat->rx_memory.desc,
+				    WF_FRAME_BYTES))
 			return;
 		frame->posted = true;
 		seat->rx_idle_count--;
@@ -114,7 +116,14 @@ int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 
 /* ---- frames out ---- */
 
-int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame, size_t bytes)
+static void count_send(struct wf_seat *seat, size_t bytes)
+{
+	atomic_fetch_add_explicit(&seat->count.sends, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&seat->count.bytes, bytes - WF_FRAME_HEADER, memory_order_relaxed);
+}
+
+int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame,
+		 size_t bytes)
 {
 	int error;
 
@@ -124,12 +133,13 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	if (bytes <= seat->limits.inject_bytes) {
 		error = wf_rail_inject(seat->rail, frame->buffer, bytes, path->target);
 		if (!error) {
-			atomic_fetch_add_explicit(&seat->count.sends, 1, memory_order_relaxed);
+			count_send(seat, bytes);
 			wf_group_give_tx(seat->group, frame);
 		}
 		return error;
 	}
-	error = wf_rail_send(seat->rail, &frame->wr, frame->buffer, seat->tx_memory.desc, bytes, path->target);
+	error =
+	    wf_rail_send(seat->rail, &frame->wr, frame->buffer, seat->tx_memory.desc, bytes, path->target);
 	if (error)
 		return error;
 	frame->seat = seat;
@@ -138,7 +148,7 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	seat->ops++;
 	seat->group->on_nic++;
 	lane->in_flight++;
-	atomic_fetch_add_explicit(&seat->count.sends, 1, memory_order_relaxed);
+	count_send(seat, bytes);
 	return 0;
 }
 

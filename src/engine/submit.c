@@ -252,6 +252,8 @@ int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outg
 	if (!transfer)
 		return -EAGAIN;
 	transfer->kind = outgoing->kind;
+	if (wf_transfer_is_owed(transfer))
+		atomic_fetch_add(&engine->owed, 1);
 	return finish(transfer, wf_request_message(engine, transfer, outgoing), ret);
 }
 

@@ -1,7 +1,8 @@
 /*
- * The life of a transfer: taken from the pool by a caller, begun, stopped and ended on its home worker, given back when
- * the application has taken its end and the channel has let go of its message. Completed exactly once: only
- * wf_transfer_end() delivers, only the home calls it, and it marks the slot so that nothing can end it again.
+ * The life of a transfer: taken from the pool by a caller, begun, stopped and ended on its home worker, given
+ * back when the application has taken its end and the channel has let go of its message. Completed exactly
+ * once: only wf_transfer_end() delivers, only the home calls it, and it marks the slot so that nothing can
+ * end it again.
  */
 #include "engine/transfer.h"
 #include "base/error.h"
@@ -47,9 +48,9 @@ static void end_take(struct wf_item_event *item, struct weft_event *event)
 {
 	struct wf_transfer *transfer = wf_container(item, struct wf_transfer, item);
 
-	event->type = transfer->kind == WF_CALL	  ? WEFT_EVENT_REPLY :
-		      transfer->kind == WF_EXPECT ? WEFT_EVENT_COUNTED :
-						    WEFT_EVENT_END;
+	event->type = transfer->kind == WF_CALL	    ? WEFT_EVENT_REPLY
+		      : transfer->kind == WF_EXPECT ? WEFT_EVENT_COUNTED
+						    : WEFT_EVENT_END;
 	event->status = transfer->status;
 	event->quiescent = !atomic_load(&transfer->unquiet);
 	event->tag = transfer->tag;
@@ -90,7 +91,8 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	transfer->notify = WEFT_NOTIFY_NOTHING;
 	transfer->checked = op && op->flags & WEFT_CHECKSUM;
 	transfer->manifest = NULL;
-	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told = false;
+	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told =
+	    false;
 	transfer->status = 0;
 	atomic_store_explicit(&transfer->unquiet, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->bytes, 0, memory_order_relaxed);
@@ -168,6 +170,8 @@ static void put_references(struct wf_transfer *transfer)
 void wf_transfer_abandon(struct wf_transfer *transfer)
 {
 	put_references(transfer);
+	if (wf_transfer_is_owed(transfer))
+		atomic_fetch_sub(&transfer->engine->owed, 1);
 	if (transfer->queue)
 		atomic_fetch_sub(&transfer->queue->in_flight, 1);
 	atomic_store(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE);
@@ -207,21 +211,35 @@ void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error
 		transfer->error_payload = wf_error_payload(error, &transfer->error);
 }
 
-/* Every failed end says what failed, in words; the worker that saw the cause may have said it better already. */
-static void explain(struct wf_transfer *transfer, int status)
+/* Every failed end says what failed, in words; the worker that saw the cause may have said it better already.
+ */
+static void describe(const struct wf_transfer *transfer, int status, struct weft_error *ret_error)
 {
-	struct weft_error error = { .scope = WEFT_SCOPE_OPERATION, .hint = wf_error_hint(status) };
+	const struct wf_peer *peer = transfer->peer;
 
-	if (status == -ECANCELED || !transfer->queue)
+	if (transfer->error) {
+		*ret_error = *transfer->error;
 		return;
-	if (status == -EHOSTDOWN)
-		error.scope = WEFT_SCOPE_PEER;
-	snprintf(error.text, sizeof(error.text), "%s", wf_error_text(status));
-	if (status == -ETIMEDOUT && transfer->peer && atomic_load(&transfer->peer->state) == WF_PEER_CONNECTING) {
-		error.scope = WEFT_SCOPE_PEER;
-		snprintf(error.text, sizeof(error.text), "deadline passed: the peer never answered");
 	}
-	wf_transfer_set_error(transfer, &error);
+	*ret_error = (struct weft_error){ .scope = WEFT_SCOPE_OPERATION, .hint = wf_error_hint(status) };
+	snprintf(ret_error->text, sizeof(ret_error->text), "%s", wf_error_text(status));
+	if (status == -EHOSTDOWN) {
+		ret_error->scope = WEFT_SCOPE_PEER;
+		if (peer && peer->why[0])
+			snprintf(ret_error->text, sizeof(ret_error->text), "%s: %s", wf_error_text(status),
+				 peer->why);
+	}
+	if (status == -ETIMEDOUT && peer && atomic_load(&peer->state) == WF_PEER_CONNECTING) {
+		ret_error->scope = WEFT_SCOPE_PEER;
+		snprintf(ret_error->text, sizeof(ret_error->text),
+			 "deadline passed: the peer never answered");
+	}
+}
+
+static void explain(struct wf_transfer *transfer, const struct weft_error *error)
+{
+	if (transfer->queue && transfer->status != -ECANCELED)
+		wf_transfer_set_error(transfer, error);
 }
 
 static void deliver(struct wf_transfer *transfer)
@@ -237,16 +255,19 @@ static void deliver(struct wf_transfer *transfer)
 	wf_queue_push_end(queue, &transfer->item);
 }
 
-static void child_ended(struct wf_transfer *parent, int status, uint64_t bytes, bool quiet)
+static void child_ended(struct wf_transfer *parent, int status, const struct weft_error *error,
+			uint64_t bytes, bool quiet)
 {
 	uint64_t running = generation_of(atomic_load(&parent->state));
 
 	atomic_fetch_add(&parent->bytes, bytes);
 	if (!quiet)
 		atomic_store(&parent->unquiet, 1);
-	/* The first failure is the parent's; the word that cancel uses keeps it. */
-	if (status)
-		atomic_compare_exchange_strong(&parent->state, &running, running | (uint32_t)-status);
+	/* The first failure is the parent's; the word that cancel uses keeps it. Said before our hold on it
+	 * is gone. */
+	if (status && atomic_compare_exchange_strong(&parent->state, &running, running | (uint32_t)-status) &&
+	    status != -ECANCELED && parent->queue)
+		wf_transfer_set_error(parent, error);
 	wf_transfer_child_put(parent);
 }
 
@@ -255,8 +276,6 @@ void wf_transfer_child_put(struct wf_transfer *parent)
 	if (atomic_fetch_sub_explicit(&parent->children_left, 1, memory_order_acq_rel) != 1)
 		return;
 	parent->status = wf_transfer_why(parent);
-	if (parent->status)
-		explain(parent, parent->status);
 	atomic_store(&parent->state, generation_of(atomic_load(&parent->state)) | WF_STOP_DONE);
 	deliver(parent);
 }
@@ -266,17 +285,22 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 	struct wf_transfer *parent = transfer->parent;
 	uint64_t bytes = atomic_load(&transfer->bytes);
 	bool quiet = !atomic_load(&transfer->unquiet);
+	struct weft_error error;
 
 	transfer->status = status;
-	if (status)
-		explain(transfer, status);
+	if (status) {
+		describe(transfer, status, &error);
+		explain(transfer, &error);
+	}
+	if (wf_transfer_is_owed(transfer))
+		atomic_fetch_sub(&transfer->engine->owed, 1);
 	wf_list_remove(&transfer->link);
 	wf_timer_clear(&home_of(transfer)->worker.timers, &transfer->timer);
 	atomic_store(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE);
 	put_references(transfer);
 	deliver(transfer);
 	if (parent)
-		child_ended(parent, status, bytes, quiet);
+		child_ended(parent, status, &error, bytes, quiet);
 }
 
 /* ---- beginning ---- */
@@ -330,7 +354,9 @@ void wf_transfer_begin(struct wf_transfer *transfer)
 	if (!why && peer) {
 		int state = atomic_load(&peer->state);
 
-		why = state == WF_PEER_REMOVED || peer->closing ? -ECANCELED : state == WF_PEER_DOWN ? -EHOSTDOWN : 0;
+		why = state == WF_PEER_REMOVED || peer->closing ? -ECANCELED
+		      : state == WF_PEER_DOWN			? -EHOSTDOWN
+								: 0;
 	}
 	if (why) {
 		wf_transfer_end(transfer, why);
@@ -385,7 +411,8 @@ void wf_transfer_stopped(struct wf_transfer *transfer)
 	}
 	if (transfer->parts_told)
 		return;
-	/* It ends when its last piece is off the NICs. Telling our own group may end it at once: read first. */
+	/* It ends when its last piece is off the NICs. Telling our own group may end it at once: read first.
+	 */
 	transfer->parts_told = true;
 	uint64_t groups = atomic_load(&transfer->groups);
 	struct wf_group *home = home_of(transfer);
@@ -425,7 +452,8 @@ static struct wf_transfer *transfer_of(struct wf_message *message)
 /* Its end is the peer's to say, not the acknowledgement's. */
 static bool awaits_answer(const struct wf_transfer *transfer)
 {
-	return transfer->kind == WF_CALL || transfer->checked || (transfer->kind == WF_BARRIER && !transfer->answered);
+	return transfer->kind == WF_CALL || transfer->checked ||
+	       (transfer->kind == WF_BARRIER && !transfer->answered);
 }
 
 void wf_message_delivered(struct wf_message *message)
@@ -480,7 +508,8 @@ void wf_barrier_arrived(struct wf_inbound *inbound)
 	for (struct wf_link *link = peer->operations.next; link != &peer->operations; link = link->next) {
 		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);
 
-		if (transfer->kind != WF_BARRIER || transfer->answered || transfer->message.tag != inbound->tag)
+		if (transfer->kind != WF_BARRIER || transfer->answered ||
+		    transfer->message.tag != inbound->tag)
 			continue;
 		transfer->answered = true;
 		wf_inbound_free(inbound);

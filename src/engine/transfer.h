@@ -154,6 +154,11 @@ int wf_submit_cancel(struct weft_engine *engine, weft_transfer id);
 int wf_cancel_children(struct weft_engine *engine, struct wf_transfer *parent, weft_transfer id);
 
 /* transfer.c */
+/* Of one that no event ends, engine->owed counts how many are on their way. */
+static inline bool wf_transfer_is_owed(const struct wf_transfer *transfer)
+{
+	return transfer->kind == WF_REPLY || transfer->kind == WF_INTERNAL;
+}
 struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op); /* NULL: all out */
 void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes); /* NULL: no memory */
 void wf_transfer_abandon(struct wf_transfer *transfer); /* never begun */

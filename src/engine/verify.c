@@ -145,11 +145,12 @@ struct verification {
 	struct wf_link link;  /* group->verifying */
 	struct wf_peer *peer; /* referenced */
 	uint64_t call;
-	struct wf_inbound *inbound; /* NULL: delivered or dropped; only the verdict is left to send */
+	struct wf_inbound *inbound; /* NULL: delivered */
 	struct wf_manifest manifest;
 	struct wf_manifest_walk walk;
 	uint64_t sum;
 	int status;
+	bool judged; /* status is the verdict */
 };
 
 static void end(struct verification *verification)
@@ -182,6 +183,7 @@ void wf_manifest_arrived(struct wf_inbound *inbound)
 	 * likes. */
 	if (!verification->status && verification->manifest.bytes > atomic_load(&peer->engine->region_bytes))
 		verification->status = -ERANGE;
+	verification->judged = verification->status;
 	wf_list_append(&peer->home->verifying, &verification->link);
 }
 
@@ -206,12 +208,12 @@ static bool sum_slice(struct verification *verification)
 	for (uint64_t hashed = 0; hashed < SLICE_BYTES; hashed += unit.at.bytes) {
 		if (!wf_manifest_next(&verification->manifest, &verification->walk, &unit)) {
 			verification->status = verification->sum == verification->manifest.sum ? 0 : -EBADMSG;
-			return true;
+			return verification->judged = true;
 		}
 		memory = memory_at(verification->peer->engine, &unit.at);
 		if (!memory) {
 			verification->status = -ERANGE;
-			return true;
+			return verification->judged = true;
 		}
 		verification->sum += wf_manifest_hash(memory, unit.at.bytes, unit.number);
 	}
@@ -260,13 +262,13 @@ int wf_verify_turn(struct wf_group *group)
 	verification = wf_container(group->verifying.next, struct verification, link);
 	wf_list_remove(&verification->link);
 	wf_list_append(&group->verifying, &verification->link);
-	if (verification->inbound) {
-		if (!verification->status && !sum_slice(verification))
-			return 1;
-		deliver(verification);
-	}
+	if (!verification->judged && !sum_slice(verification))
+		return 1;
+	/* The verdict first: whoever closes its engine upon the notification owes it already, and close sees
+	 * to that. */
 	if (!send_verdict(verification))
 		return 0;
+	deliver(verification);
 	end(verification);
 	return 1;
 }
