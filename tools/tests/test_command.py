@@ -110,6 +110,23 @@ class Usage(Case):
             self.assertIn("Examples:", run.stdout)
         self.assertRegex(weft("--version").stdout, r"^weft \d+\.\d+")
 
+    def test_output_that_cannot_be_written(self):
+        """A full disk, or no standard output at all: never a success."""
+        runs = [["--help"], ["--version"], ["help", "bench"], ["info", "--provider", "shm", "--json"],
+                ["bench", "--provider", "shm", "--json", *SHORT], ["bench", "--provider", "shm", "--quiet", *SHORT]]
+        available = weft("--help").stdout
+        runs += [[name] for name in ("sim", "topo") if f"  {name} " in available]
+        for words in runs:
+            with open("/dev/full", "w") as full:
+                run = subprocess.run([WEFT, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+            self.assertEqual(run.returncode, 1, words)
+            self.assertIn("standard output:", run.stderr, words)
+        for words in (["--version"], ["bench", "--provider", "tcp", "--json", *SHORT]):
+            run = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", WEFT, *words], stderr=subprocess.PIPE, text=True,
+                                 timeout=LIMIT)
+            self.assertEqual(run.returncode, 1, words)
+            self.assertIn("standard output", run.stderr, words)
+
     def test_hidden_options_stay_hidden(self):
         self.assertNotIn("peer-fd", weft("help", "bench").stdout)
         self.assertNotIn("peers-fd", weft("help", "info").stdout)

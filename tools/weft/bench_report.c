@@ -230,8 +230,9 @@ int bench_report(const struct bench_summary *summary)
 		report_csv(summary);
 	else
 		report_table(summary);
-	fflush(stdout);
-	if (failed)
+	if (failed) {
+		fflush(stdout); /* in this order on a terminal too */
 		fprintf(stderr, "weft bench: %s\n", summary->error);
+	}
 	return failed ? CMD_FAILED : CMD_OK;
 }

@@ -5,7 +5,6 @@
 #include "options.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -140,10 +139,6 @@ static int run(const struct doctor *doctor, bool as_json)
 				print_text(check, &finding);
 		}
 	print_end(as_json ? &json : NULL, counts);
-	if (ferror(stdout) || fflush(stdout)) {
-		fprintf(stderr, "weft doctor: standard output: %s\n", strerror(errno));
-		return CMD_FAILED;
-	}
 	return counts[DOCTOR_BLOCKS] ? CMD_FAILED : CMD_OK;
 }
 

@@ -117,7 +117,8 @@ static void print_config(const struct info *info)
 	print_setting("peer_window", config->peer_window, given->peer_window,
 		      cmd_format_size(config->peer_window, text, sizeof text));
 	print_setting("piece_bytes", config->piece_bytes, given->piece_bytes,
-		      config->piece_bytes ? cmd_format_size(config->piece_bytes, text, sizeof text) : "from the rails");
+		      config->piece_bytes ? cmd_format_size(config->piece_bytes, text, sizeof text)
+					  : "from the rails");
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
 		snprintf(text, sizeof text, "%g s", (double)times[i].value / 1e9);
 		print_setting(times[i].name, times[i].value, times[i].given, text);
@@ -142,7 +143,8 @@ static void print_memory(const struct info *info)
 		printf("  %-50s %s\n", "each further peer, the engine's own",
 		       cmd_format_size((uint64_t)memory->own_peer_bytes, text, sizeof text));
 	if (memory->peers)
-		printf("  %-50s %s (over %" PRIu64 ")\n", "each further peer, resident, with the provider's part",
+		printf("  %-50s %s (over %" PRIu64 ")\n",
+		       "each further peer, resident, with the provider's part",
 		       cmd_format_size((uint64_t)memory->peer_bytes, text, sizeof text), memory->peers);
 	if (memory->why_not[0])
 		printf("  not measured further: %s\n", memory->why_not);

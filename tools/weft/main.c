@@ -4,8 +4,12 @@
 
 #include <weft.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct command {
 	const char *name;
@@ -97,7 +101,29 @@ static int run_help(int argc, char **argv)
 	return command->run(2, (char *[]){ argv[1], help, NULL });
 }
 
-int main(int argc, char **argv)
+/* Were 0, 1 or 2 closed, the next socket opened would take the number and get what is printed. Open the wrong
+ * way round, so that what is printed still fails. */
+static void hold_standard_streams(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+			return;
+	}
+}
+
+/* What could not be printed was not said: a full disk or a closed descriptor is a failure. */
+static int close_output(int status)
+{
+	bool failed = ferror(stdout);
+
+	errno = 0;
+	if (fclose(stdout) == 0 && !failed)
+		return status;
+	fprintf(stderr, "weft: standard output: %s\n", errno ? strerror(errno) : "not all could be written");
+	return status == CMD_OK ? CMD_FAILED : status;
+}
+
+static int run(int argc, char **argv)
 {
 	if (argc < 2) {
 		print_help(stderr);
@@ -120,4 +146,10 @@ int main(int argc, char **argv)
 	if (!command)
 		return unknown_word("command", word);
 	return command->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	hold_standard_streams();
+	return close_output(run(argc, argv));
 }

@@ -171,10 +171,6 @@ static int show(const struct topo_options *options, const struct topo_view *view
 		topo_print_json(view, stdout);
 	else if (!options->svg)
 		topo_print_text(view, stdout);
-	if (ferror(stdout) || fflush(stdout)) {
-		fprintf(stderr, "weft topo: standard output: %s\n", strerror(errno));
-		return CMD_FAILED;
-	}
 	return status;
 }
 
