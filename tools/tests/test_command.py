@@ -19,7 +19,8 @@ import unittest
 WEFT = "weft"
 LIMIT = 120  # seconds for anything at all: under sanitizers, on a busy machine
 KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
-        "utilization", "mops", "p50_us", "p99_us", "cpu_s", "verified", "simulated", "rail"}
+        "utilization", "mops", "p50_us", "p99_us", "cpu_s", "verified", "simulated", "interrupted",
+        "rail"}
 PHASE_KEYS = {"name", "nics_down", "seconds", "gbps", "line_gbps", "utilization", "second_half_gbps",
               "second_half_utilization", "cpu_s"}
 RAIL_KEYS = {"name", "bytes", "gbps", "share", "errors", "retries"}
@@ -87,6 +88,7 @@ class Case(unittest.TestCase):
         self.assertEqual(len(result["rail"]), rails)
         self.assertIs(result["verified"], True)
         self.assertIs(result["simulated"], False)
+        self.assertIs(result["interrupted"], False)
         self.assertGreater(result["ops"], 0)
         self.assertEqual(result["bytes"], result["ops"] * result["size"])
         self.assertLessEqual(result["p50_us"], result["p99_us"])
@@ -318,7 +320,7 @@ class Sim(Case):
             self.assertRegex(run.stdout, rf"(?m)^ +{line} .*simulated")
         self.assertIn("verified      no: the simulated NICs", run.stdout)
         run = weft("bench", "--sim", "p5,nics=2", "--csv", *SHORT)
-        self.assertTrue(run.stdout.strip().endswith(",true"), run.stdout + run.stderr)
+        self.assertTrue(run.stdout.strip().endswith(",true,false"), run.stdout + run.stderr)
 
     def test_wrong(self):
         for spec in ("p6", "p5,nics=0", "p5,colour=red"):
@@ -451,9 +453,23 @@ class Deaths(Case):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
         running_for_real(process)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = self.ended(process, 0)
+        out, err = self.ended(process, 130)
         self.assertIn("interrupted", out)
         self.assertIn("verified      every byte", out)
+
+    def test_interrupt_is_in_the_result(self):
+        """What a program reads does not look like a whole run."""
+        for form, signum, status in (("--json", signal.SIGINT, 130), ("--csv", signal.SIGTERM, 143)):
+            process = start("bench", form, "--duration", "600s", "--provider", "shm", "--region", "32M", "--depth", "8")
+            wait_for(lambda: children(process.pid), "no peer process")
+            time.sleep(1)
+            process.send_signal(signum)
+            out, err = self.ended(process, status)
+            if form == "--json":
+                self.assertIs(json.loads(out)["interrupted"], True)
+            else:
+                header, values = out.splitlines()
+                self.assertEqual(dict(zip(header.split(","), values.split(",")))["interrupted"], "true")
 
     def test_listener_killed(self):
         listener, port = listen()

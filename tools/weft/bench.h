@@ -86,7 +86,8 @@ struct bench_summary {
 	uint64_t line_bps; /* of the slower side; 0: not known */
 	uint64_t ops, bytes, ns, cpu_ns, peer_cpu_ns;
 	uint64_t failed_ops, rails_down, rails_up; /* the latter two: events */
-	bool have_result, interrupted;
+	bool have_result;
+	int interrupted; /* by which signal; 0: not */
 	struct bench_result result;
 	struct cmd_histogram latency;
 	char error[1024]; /* "": it went well */

@@ -280,7 +280,7 @@ static int measure(struct drive *drive)
 	summary->rails_down = load->rails_down;
 	summary->rails_up = load->rails_up;
 	summary->ns = load->last_ns - load->start_ns;
-	summary->interrupted = bench_interrupted != 0;
+	summary->interrupted = bench_interrupted;
 	return rc < 0 ? fail(drive, rc, "%s", load->error) : 0;
 }
 

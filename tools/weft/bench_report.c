@@ -79,6 +79,7 @@ static void report_json(const struct bench_summary *summary)
 	else
 		cmd_json_null(&json, "verified");
 	cmd_json_bool(&json, "simulated", params->simulated);
+	cmd_json_bool(&json, "interrupted", summary->interrupted);
 	cmd_json_open(&json, "rail", '[');
 	for (uint32_t i = 0; i < summary->rails; i++) {
 		const struct bench_rail *rail = &summary->rail[i];
@@ -111,6 +112,7 @@ static void report_nothing(const struct bench_summary *summary)
 	cmd_json_open(&json, NULL, '{');
 	cmd_json_text(&json, "error", summary->error);
 	cmd_json_bool(&json, "simulated", summary->options->params.simulated);
+	cmd_json_bool(&json, "interrupted", summary->interrupted);
 	cmd_json_close(&json, '}');
 	cmd_json_end(&json);
 }
@@ -121,8 +123,7 @@ static void report_csv(const struct bench_summary *summary)
 	struct figures figures = figure(summary);
 
 	puts("provider,rails,op,size,page_size,depth,ops,bytes,seconds,gbps,line_gbps,utilization,mops,p50_"
-	     "us,p99_us,"
-	     "cpu_s,verified,simulated");
+	     "us,p99_us,cpu_s,verified,simulated,interrupted");
 	printf("%s,%u,%s,%" PRIu64 ",", summary->provider, summary->rails, bench_op_names[params->op],
 	       figures.size);
 	if (figures.paged)
@@ -133,9 +134,9 @@ static void report_csv(const struct bench_summary *summary)
 		printf("%.3f,%.4f,", figures.line_gbps, figures.utilization);
 	else
 		fputs(",,", stdout);
-	printf("%.6f,%.3f,%.3f,%.3f,%s,%s\n", figures.mops, figures.p50_us, figures.p99_us, figures.cpu_s,
+	printf("%.6f,%.3f,%.3f,%.3f,%s,%s,%s\n", figures.mops, figures.p50_us, figures.p99_us, figures.cpu_s,
 	       figures.checked ? (figures.verified ? "true" : "false") : "",
-	       params->simulated ? "true" : "false");
+	       params->simulated ? "true" : "false", summary->interrupted ? "true" : "false");
 }
 
 static void print_rails(const struct bench_summary *summary, const struct figures *figures)
@@ -234,5 +235,8 @@ int bench_report(const struct bench_summary *summary)
 		fflush(stdout); /* in this order on a terminal too */
 		fprintf(stderr, "weft bench: %s\n", summary->error);
 	}
-	return failed ? CMD_FAILED : CMD_OK;
+	if (failed)
+		return CMD_FAILED;
+	/* As a shell counts what a signal ended: a script sees that this was not the run it asked for. */
+	return summary->interrupted ? 128 + summary->interrupted : CMD_OK;
 }
