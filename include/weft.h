@@ -56,7 +56,7 @@ struct weft_config {
 	uint32_t max_transfers;  /* operations accepted and not yet taken from their queue; default 1024 */
 	uint32_t message_frames; /* receive buffers a rail; default 64 */
 	uint64_t max_message;    /* largest message to send or accept; default 4 MiB */
-	uint64_t peer_window;    /* bytes of messages one peer may have waiting here unread; default 8 MiB */
+	uint64_t peer_window;    /* bytes of messages one peer may have waiting here unread; default 8 MiB, 128 MiB at most */
 	uint64_t piece_bytes;    /* contiguous transfers are cut into pieces of this; default from the rails */
 	uint64_t timeout_ns;     /* deadline of operations that name none; default 30 s */
 	uint64_t heartbeat_ns;   /* ask a silent peer so often; default 500 ms */

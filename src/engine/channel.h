@@ -13,7 +13,7 @@
 struct wf_group;
 struct wf_peer;
 
-#define WF_WINDOW_FRAMES 1024u /* unread frames a peer may have here, at most */
+#define WF_WINDOW_FRAMES 16384u /* unread frames a peer may have here, at most: 128 MiB. A bit of memory each */
 
 /* A message going out. Part of the transfer it belongs to. */
 struct wf_message {
