@@ -122,7 +122,8 @@ static int collect(struct wf_nics *nics, struct fi_info *list)
 		struct wf_nic nic;
 		bool known = false;
 
-		if (!info->fabric_attr->prov_name || !info->domain_attr->name || !address_travels(info))
+		if (!info->fabric_attr->prov_name || !info->domain_attr->name || !address_travels(info) ||
+		    wf_quirks_of(info->fabric_attr->prov_name)->crashes)
 			continue;
 		fill(&nic, info);
 		for (uint32_t i = 0; i < nics->count && !known; i++)

@@ -10,6 +10,7 @@ struct wf_quirks {
 	const char *name;     /* weft's name for it */
 	int rank;             /* which to prefer when none is asked for: smaller is better */
 	bool by_default;      /* false: only when asked for by name */
+	bool crashes;         /* it takes the process with it: as if it were not there */
 	bool delivery_implied; /* a completed write is in the peer's memory without asking for it */
 	bool close_quiesces;   /* nothing lands at the peer after our endpoint is closed */
 	uint32_t window_ops;   /* to one peer; 0: from the provider's queue */
