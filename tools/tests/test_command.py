@@ -166,6 +166,40 @@ class Usage(Case):
         self.assertEqual(run.returncode, 1)
         self.assertIn("shn", json.loads(run.stdout)["error"])
 
+    def test_provider_in_capitals(self):
+        run = weft("bench", "--provider", "SHM")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("did you mean shm?", run.stderr)
+
+    def test_providers_agree(self):
+        """An error names the providers 'weft info' lists, and neither names one that does not work."""
+        listed = {nic["provider"] for nic in json.loads(weft("info", "--provider", "shm", "--json").stdout)["nics"]}
+        named = re.search(r"Here are: ([^.?]*)(; did|$)", weft("bench", "--provider", "zzzzzz").stderr.strip()).group(1)
+        self.assertEqual(set(named.split(", ")), listed)
+        self.assertNotIn("udp;ofi_rxd", listed)
+
+    def test_rails_and_avoid(self):
+        for rails, word in (("eth0,eth0", "eth0 twice"), ("-1", "from 1 to 64"), ("0", "from 1 to 64"),
+                            ("99999999999999999999", "from 1 to 64")):
+            self.assertIn(word, self.wrong("bench", "--rails", rails))
+        run = weft("bench", "--provider", "shm", "--rails", "4", "--avoid", "nope", "--json", *SHORT)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("--rails 4: there is only 1", run.stderr)
+        self.assertIn("--avoid nope: no NIC", run.stderr)
+
+    def test_avoid_falls_back(self):
+        run = weft("bench", "--avoid", "shm", "--json", *SHORT)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotEqual(json.loads(run.stdout)["provider"], "shm")
+        self.assertEqual(run.stderr, "")
+
+    def test_deadline(self):
+        run = weft("bench", "--provider", "shm", "--timeout", "1ms", "--op", "write", "--size", "64M",
+                   "--depth", "1")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("--timeout", run.stderr)
+        self.assertNotIn("timeout_ns", run.stderr)
+
     def test_port_in_use(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -249,6 +283,12 @@ class Runs:
 
 class Shm(Runs, Case):
     words = ["--provider", "shm"]
+
+    def test_largest_send(self):
+        """Messages larger than the engine's defaults, up to the most there can be."""
+        self.run_op("send", "--size", "8M", "--depth", "2")
+        self.good(self.result("--op", "send", *self.words, "--size", "64M", "--depth", "1", "--ops", "1", "--warmup",
+                              "0"), "send", 1)
 
 
 class Tcp(Runs, Case):

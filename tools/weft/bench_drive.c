@@ -117,6 +117,7 @@ static int open_engine(struct drive *drive)
 		rc = weft_engine_info(drive->load.engine, &info);
 	if (rc < 0)
 		return fail_weft(drive, rc, "the engine could not be used");
+	cmd_transport_warn("weft bench", &options, info.rails);
 	snprintf(summary->provider, sizeof summary->provider, "%s", info.provider);
 	snprintf(summary->why, sizeof summary->why, "%s", drive->transport.why);
 	summary->rails = info.rails < BENCH_RAILS_MAX ? info.rails : BENCH_RAILS_MAX;

@@ -67,11 +67,13 @@ __attribute__((format(printf, 2, 3))) static void broke(struct bench_load *load,
 static void broke_event(struct bench_load *load, const char *what, const struct weft_event *event)
 {
 	const struct weft_error *error = event->error;
-	const char *short_text = weft_strerror(event->status), *hint = weft_error_hint(event->status);
-	const char *text = error ? error->text : "", *rail = error ? error->rail : "";
+	const char *short_text = weft_strerror(event->status), *usual = weft_error_hint(event->status);
+	const char *text = error ? error->text : "", *rail = error ? error->rail : "", *hint;
 
-	if (error && error->hint)
-		hint = error->hint;
+	/* The library's own hint names its fields; ours the command's options. */
+	hint = error && error->hint && (!usual || strcmp(error->hint, usual) != 0)
+		   ? error->hint
+		   : cmd_error_hint(event->status);
 	if (strncmp(text, short_text, strlen(short_text)) == 0)
 		text = "";
 	broke(load, "%s: %s%s%s%s%s%s%s%s", what, short_text, text[0] ? ": " : "", text,

@@ -132,28 +132,7 @@ static const struct cmd_option table[] = {
 	  .min = 1,
 	  .given = &given.region_given,
 	  .help = "bytes of memory on each side (default 256M, less for small pages)" },
-	{ .name = "provider",
-	  .type = CMD_STRING,
-	  .value = &given.transport.provider,
-	  .argument = "NAME",
-	  .help = "require this libfabric provider: efa, verbs, tcp, shm (default: the best there is)" },
-	{ .name = "rails",
-	  .type = CMD_STRING,
-	  .value = &given.transport.rails,
-	  .argument = "N|LIST",
-	  .help = "at most N rails, or these NICs by name or address, comma separated (default: all)" },
-	{ .name = "avoid",
-	  .type = CMD_STRING,
-	  .value = &given.transport.avoid,
-	  .argument = "LIST",
-	  .help = "none of these NICs" },
-	{ .name = "workers",
-	  .type = CMD_NUMBER,
-	  .value = &given.transport.workers,
-	  .argument = "N",
-	  .min = 1,
-	  .max = 1024,
-	  .help = "at most N worker threads on each side (default: one a group of rails)" },
+	CMD_TRANSPORT_OPTIONS(given.transport),
 	{ .name = "manual",
 	  .type = CMD_FLAG,
 	  .value = &given.transport.manual,
@@ -204,11 +183,7 @@ static const struct cmd_option table[] = {
 	      ")" },
 	{ .name = "once", .type = CMD_FLAG, .value = &given.once, .help = "with --listen: end after one" },
 #ifdef HAVE_SIM
-	{ .name = "sim",
-	  .type = CMD_STRING,
-	  .value = &given.sim,
-	  .argument = "NAME[,KEY=VALUE...]",
-	  .help = "simulated NICs instead of this host's, such as p5; every result says so" },
+	CMD_SIM_OPTION(given.sim),
 	{ .name = "kill-rail",
 	  .type = CMD_STRINGS,
 	  .value = &given.kill,
@@ -393,6 +368,7 @@ void bench_message_config(const struct bench_params *params, struct weft_config 
 {
 	if (params->slot_bytes > 4 * MIB)
 		config->max_message = params->slot_bytes;
+	/* The engine's own limit is twice the largest message. */
 	if (params->slot_bytes > 2 * MIB)
 		config->peer_window = 4 * params->slot_bytes;
 }

@@ -29,28 +29,7 @@ static const struct cmd_usage usage = {
 };
 
 static const struct cmd_option table[] = {
-	{ .name = "provider",
-	  .type = CMD_STRING,
-	  .value = &given.transport.provider,
-	  .argument = "NAME",
-	  .help = "require this libfabric provider: efa, verbs, tcp, shm (default: as weft bench)" },
-	{ .name = "rails",
-	  .type = CMD_STRING,
-	  .value = &given.transport.rails,
-	  .argument = "N|LIST",
-	  .help = "at most N rails, or these NICs by name or address, comma separated (default: all)" },
-	{ .name = "avoid",
-	  .type = CMD_STRING,
-	  .value = &given.transport.avoid,
-	  .argument = "LIST",
-	  .help = "none of these NICs" },
-	{ .name = "workers",
-	  .type = CMD_NUMBER,
-	  .value = &given.transport.workers,
-	  .argument = "N",
-	  .min = 1,
-	  .max = 1024,
-	  .help = "at most N worker threads (default: one a group of rails)" },
+	CMD_TRANSPORT_OPTIONS(given.transport),
 	{ .name = "peers",
 	  .type = CMD_NUMBER,
 	  .value = &given.peers,
@@ -58,11 +37,7 @@ static const struct cmd_option table[] = {
 	  .max = 1024,
 	  .help = "peers to add for measuring what one takes (default 16)" },
 #ifdef HAVE_SIM
-	{ .name = "sim",
-	  .type = CMD_STRING,
-	  .value = &given.sim,
-	  .argument = "NAME[,KEY=VALUE...]",
-	  .help = "simulated NICs instead of this host's, such as p5" },
+	CMD_SIM_OPTION(given.sim),
 #endif
 	{ .name = "json", .type = CMD_FLAG, .value = &given.json, .help = "print one JSON object" },
 	{ .name = "verbose",
@@ -148,6 +123,8 @@ int weft_cmd_info(int argc, char **argv)
 		fprintf(stderr, "weft info: %s\n", info.error);
 		return CMD_USAGE;
 	}
+	if (info.opened)
+		cmd_transport_warn("weft info", &info.options, info.rails);
 	info_report(&info);
 	if (info.error[0])
 		fprintf(stderr, "weft info: %s\n", info.error);

@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <strings.h>
 
 enum { LONGEST = 40 };
 
@@ -44,6 +45,8 @@ void cmd_suggest_start(struct cmd_suggest *suggest, const char *typed)
 void cmd_suggest_offer(struct cmd_suggest *suggest, const char *candidate)
 {
 	unsigned distance = cmd_suggest_distance(suggest->typed, candidate);
+	if (strcasecmp(suggest->typed, candidate) == 0)
+		distance = 0;
 	/* What was begun but not finished ("dur" for "duration") is near, however long the rest is. */
 	size_t typed = strlen(suggest->typed);
 	if (typed >= 2 && strncmp(suggest->typed, candidate, typed) == 0)

@@ -9,8 +9,33 @@
 #include <string.h>
 
 struct found {
-	bool efa, verbs;
+	const char *avoid;
+	bool efa, verbs, shm;
 };
+
+/* The next of the comma separated words at *at; false at the end. */
+static bool next_word(const char **at, char *word, size_t room)
+{
+	size_t span;
+
+	do {
+		span = strcspn(*at, ",");
+		snprintf(word, room, "%.*s", (int)span, *at);
+		*at += span + ((*at)[span] == ',');
+	} while (!span && **at);
+	return span;
+}
+
+static bool lists(const char *list, const char *name)
+{
+	char word[CMD_RAILS_TEXT];
+
+	while (list && next_word(&list, word, sizeof word)) {
+		if (strcmp(word, name) == 0)
+			return true;
+	}
+	return false;
+}
 
 static bool is_a(const char *provider, const char *kind)
 {
@@ -20,10 +45,13 @@ static bool is_a(const char *provider, const char *kind)
 static int look(void *context, const struct weft_nic *nic)
 {
 	struct found *found = context;
-	if (nic->usable && is_a(nic->provider, "efa"))
-		found->efa = true;
-	if (nic->usable && is_a(nic->provider, "verbs"))
-		found->verbs = true;
+
+	if (!nic->usable || lists(found->avoid, nic->name) ||
+	    (nic->address && lists(found->avoid, nic->address)))
+		return 0;
+	found->efa |= is_a(nic->provider, "efa");
+	found->verbs |= is_a(nic->provider, "verbs");
+	found->shm |= is_a(nic->provider, "shm");
 	return 0;
 }
 
@@ -40,7 +68,7 @@ static void loopback_rails(struct cmd_transport *transport, uint64_t count)
 
 static void choose_provider(const struct cmd_transport_options *options, struct cmd_transport *transport)
 {
-	struct found found = { 0 };
+	struct found found = { .avoid = options->avoid };
 	struct weft_config config = WEFT_CONFIG_INIT;
 	const char *provider = "", *why;
 
@@ -55,25 +83,38 @@ static void choose_provider(const struct cmd_transport_options *options, struct 
 	} else if (!options->same_host) {
 		why = "the best this host has";
 	} else {
-		config.avoid = options->avoid;
 		/* A failure to list is no reason to stop: opening says better what is wrong. */
 		weft_nics(&config, look, &found);
-		provider = found.efa ? "efa" : found.verbs ? "verbs" : "shm";
-		why = found.efa || found.verbs
-			  ? "this host has RDMA NICs"
-			  : "no RDMA NIC here; between two processes of one host shared memory "
-			    "is the fastest";
+		provider = found.efa ? "efa" : found.verbs ? "verbs" : found.shm ? "shm" : "tcp";
+		why = found.efa || found.verbs ? "this host has RDMA NICs"
+		      : found.shm ? "no RDMA NIC here; between two processes of one host shared memory "
+				    "is the fastest"
+				  : "neither an RDMA NIC nor shared memory is left to use";
 	}
 	snprintf(transport->provider, sizeof transport->provider, "%s", provider);
 	snprintf(transport->why, sizeof transport->why, "%s", why);
 }
 
+static int check_twice(const char *list, char *why, size_t room)
+{
+	char word[CMD_RAILS_TEXT];
+
+	while (next_word(&list, word, sizeof word)) {
+		if (lists(list, word)) {
+			snprintf(why, room, "--rails names %.100s twice: a NIC is one rail", word);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 int cmd_transport_check(const struct cmd_transport_options *options, char *why, size_t room)
 {
-	uint64_t count;
+	uint64_t count = 1;
+	int rc = options->rails ? cmd_parse_number(options->rails, &count) : 0;
 
-	if (options->rails && cmd_parse_number(options->rails, &count) == 0 &&
-	    (count < 1 || count > CMD_RAILS_MAX)) {
+	if (rc == -ERANGE || count < 1 || count > CMD_RAILS_MAX ||
+	    (options->rails && *options->rails == '-')) {
 		snprintf(why, room, "--rails cannot be %s: it is a number from 1 to %d, or names of NICs",
 			 options->rails, CMD_RAILS_MAX);
 		return -EINVAL;
@@ -84,7 +125,7 @@ int cmd_transport_check(const struct cmd_transport_options *options, char *why, 
 		snprintf(why, room, "the text of --provider, --rails or --avoid is too long");
 		return -EINVAL;
 	}
-	return 0;
+	return options->rails ? check_twice(options->rails, why, room) : 0;
 }
 
 int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
@@ -104,8 +145,9 @@ int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd
 	if (number)
 		transport.max_rails = (uint32_t)count;
 	choose_provider(options, &transport);
+	/* Avoiding another transport's NIC leaves tcp's rails as they are. */
 	if (options->same_host && is_a(transport.provider, "tcp") && !transport.rails[0] &&
-	    !transport.avoid[0])
+	    (!transport.avoid[0] || strcmp(transport.avoid, "shm") == 0))
 		loopback_rails(&transport, number ? count : 1);
 	*ret_transport = transport;
 	return 0;
@@ -146,9 +188,23 @@ void cmd_transport_config(const struct cmd_transport_options *options, const str
 	*ret_config = config;
 }
 
+const char *cmd_error_hint(int error)
+{
+	switch (error) {
+	case -EINVAL: /* the library's names what a caller of it did */
+		return NULL;
+	case -ETIMEDOUT:
+		return "raise --timeout, or look at the peer and the rails in 'weft info'";
+	case -EMSGSIZE:
+		return "use a smaller --size, or --op write for bulk data";
+	default:
+		return weft_error_hint(error);
+	}
+}
+
 char *cmd_describe_error(int error, char *text, size_t room)
 {
-	const char *hint = weft_error_hint(error);
+	const char *hint = cmd_error_hint(error);
 	snprintf(text, room, "%s%s%s", weft_strerror(error), hint ? ": " : "", hint ? hint : "");
 	return text;
 }
@@ -174,11 +230,14 @@ static int collect_provider(void *context, const struct weft_nic *nic)
 	struct providers *providers = context;
 	size_t used = strlen(providers->text);
 
-	/* Each once: they come NIC by NIC. Those stacked on others are nobody's first choice. */
-	if (strchr(nic->provider, ';') || has_word(providers->text, nic->provider) ||
+	/* Each once: they come NIC by NIC. */
+	if (has_word(providers->text, nic->provider) ||
 	    used + strlen(nic->provider) + 3 > sizeof providers->text)
 		return 0;
 	snprintf(providers->text + used, sizeof providers->text - used, ", %s", nic->provider);
+	/* It is there; something else is wrong. */
+	if (strcmp(nic->provider, providers->suggest.typed) == 0)
+		return 0;
 	cmd_suggest_offer(&providers->suggest, nic->provider);
 	if (providers->suggest.best == nic->provider) {
 		/* The name lives only as long as this call. */
@@ -210,14 +269,47 @@ int cmd_transport_open(const struct weft_config *config, weft_engine **ret_engin
 	is_opening = false;
 	if (rc == 0)
 		return 0;
-	const char *hint = weft_error_hint(rc), *provider = config->provider, *rails = config->rails;
+	const char *hint = cmd_error_hint(rc), *provider = config->provider, *rails = config->rails;
 	int used = snprintf(why, room, "no engine could be opened%s%s%s%.200s: %s%s%s",
 			    provider ? " with provider " : "", provider ? provider : "", rails ? " on " : "",
 			    rails ? rails : "", opening[0] ? opening : weft_strerror(rc), hint ? "; " : "",
 			    hint ? hint : "");
-	if (used > 0 && (size_t)used < room && config->provider && !config->rails)
+	/* Where the provider is what is wrong. */
+	if (used > 0 && (size_t)used < room && config->provider && rc == -ENOPROTOOPT)
 		name_providers(config->provider, why + used, room - (size_t)used);
 	return rc;
+}
+
+struct named {
+	const char *name;
+	bool found;
+};
+
+static int look_for(void *context, const struct weft_nic *nic)
+{
+	struct named *named = context;
+
+	named->found |= (nic->name && strcmp(nic->name, named->name) == 0) ||
+			(nic->address && strcmp(nic->address, named->name) == 0);
+	return named->found;
+}
+
+void cmd_transport_warn(const char *command, const struct cmd_transport_options *options, uint32_t rails)
+{
+	struct weft_config any = WEFT_CONFIG_INIT;
+	const char *list = options->avoid;
+	char word[CMD_RAILS_TEXT];
+	uint64_t count;
+
+	while (list && next_word(&list, word, sizeof word)) {
+		struct named named = { .name = word, .found = lists(options->rails, word) };
+		if (!named.found && weft_nics(&any, look_for, &named) == 0 && !named.found)
+			fprintf(stderr, "%s: --avoid %s: no NIC here is called so or has that address\n",
+				command, word);
+	}
+	if (options->rails && cmd_parse_number(options->rails, &count) == 0 && count > rails)
+		fprintf(stderr, "%s: --rails %s: there %s only %u to use here\n", command, options->rails,
+			rails == 1 ? "is" : "are", rails);
 }
 
 uint64_t cmd_transport_line_bps(weft_engine *engine, uint32_t rails)

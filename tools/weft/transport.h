@@ -25,6 +25,22 @@ struct cmd_transport_options {
 	bool simulated;
 };
 
+/* The options of every subcommand that opens an engine, for its table: to is its cmd_transport_options. */
+/* clang-format off */
+#define CMD_TRANSPORT_OPTIONS(to)                                                                             \
+	{ .name = "provider", .type = CMD_STRING, .value = &(to).provider, .argument = "NAME",                \
+	  .help = "require this libfabric provider: efa, verbs, tcp, shm (default: the best there is)" },     \
+	{ .name = "rails", .type = CMD_STRING, .value = &(to).rails, .argument = "N|LIST",                    \
+	  .help = "at most N rails, or these NICs by name or address, comma separated (default: all)" },      \
+	{ .name = "avoid", .type = CMD_STRING, .value = &(to).avoid, .argument = "LIST",                      \
+	  .help = "none of these NICs" },                                                                     \
+	{ .name = "workers", .type = CMD_NUMBER, .value = &(to).workers, .argument = "N", .min = 1, .max = 1024, \
+	  .help = "at most N worker threads on each side (default: one a group of rails)" }
+#define CMD_SIM_OPTION(sim)                                                                                   \
+	{ .name = "sim", .type = CMD_STRING, .value = &(sim), .argument = "NAME[,KEY=VALUE...]",              \
+	  .help = "simulated NICs instead of this host's, such as p5; every result says so" }
+/* clang-format on */
+
 struct cmd_transport {
 	char provider[CMD_PROVIDER_TEXT]; /* "": the engine's choice */
 	char rails[CMD_RAILS_TEXT];
@@ -42,7 +58,12 @@ void cmd_transport_config(const struct cmd_transport_options *options, const str
 			  struct weft_config *ret_config);
 /* Opens, or leaves a sentence with what to do in why. */
 int cmd_transport_open(const struct weft_config *config, weft_engine **ret_engine, char *why, size_t room);
+/* Says on standard error what of the options had no effect on the engine with so many rails that came of
+ * them. */
+void cmd_transport_warn(const char *command, const struct cmd_transport_options *options, uint32_t rails);
 
+/* What to do about it, in the command's words; NULL where there is nothing to say. */
+const char *cmd_error_hint(int error);
 /* "Connection refused; is the port right?": a code's text and its hint. */
 char *cmd_describe_error(int error, char *text, size_t room);
 
