@@ -150,7 +150,8 @@ class Usage(Case):
                              (["--json", "--csv"], "--csv"), (["--size", "1M"], "--page-size"),
                              (["--op", "write", "--pages", "2"], "--size"), (["a", "b"], "'b'"),
                              (["--listen", "1", "host"], "HOST"), (["--once"], "--listen"),
-                             (["--listen", "no port"], "--listen"),
+                             (["--listen", "no port"], "--listen"), (["--listen", "99999"], "65535"),
+                             (["--listen", "127.0.0.1:99999"], "65535"), (["127.0.0.1:99999"], "65535"),
                              (["--op", "send", "--size", "1G"], "--size")):
             self.assertIn(named, self.wrong("bench", *words), words)
 
@@ -449,6 +450,32 @@ class Hosts(Case):
             self.good(self.result(f"127.0.0.1:{port}", *SHORT), "pages", 1)
         process.send_signal(signal.SIGINT)
         self.ended(process, 0)
+
+
+    def test_busy(self):
+        """Who comes while another is served is told so, and served next."""
+        listener = start("bench", "--listen", "127.0.0.1:0", "--quiet")
+        port = re.search(r":(\d+);", listener.stdout.readline()).group(1)
+        first = start("bench", f"127.0.0.1:{port}", "--provider", "tcp", "--duration", "600s")
+        running_for_real(first)
+        second = start("bench", f"127.0.0.1:{port}", "--provider", "tcp", "--json", *SHORT)
+        self.assertIn("is serving another benchmark", second.stderr.readline())
+        first.send_signal(signal.SIGINT)
+        self.ended(first, 130)
+        out, err = self.ended(second, 0)
+        self.assertEqual(err, "")
+        self.good(json.loads(out), "pages", 1)
+        listener.send_signal(signal.SIGINT)
+        self.ended(listener, 0)
+
+    def test_idle_connection(self):
+        """A connection that says nothing holds nobody up for long."""
+        listener = start("bench", "--listen", "127.0.0.1:0", "--quiet")
+        port = re.search(r":(\d+);", listener.stdout.readline()).group(1)
+        with socket.create_connection(("127.0.0.1", int(port))):
+            self.good(self.result(f"127.0.0.1:{port}", *SHORT), "pages", 1)
+        listener.send_signal(signal.SIGINT)
+        self.ended(listener, 0)
 
 
 class Deaths(Case):

@@ -14,12 +14,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CONNECT_NS (5 * WEFT_SECOND)
 #define ANSWER_NS  (10 * WEFT_SECOND)
 #define SETUP_NS   (60 * WEFT_SECOND) /* the peer opens rails and touches its memory */
 #define PATH_NS	   (10 * WEFT_SECOND)
+#define SILENCE_NS WEFT_SECOND	      /* waiting longer than this is explained */
+#define BUSY_NS	   (15 * WEFT_SECOND) /* for a listener that serves somebody else */
+#define KNOCK_NS   (250 * WEFT_MILLISECOND)
 enum { MAP_SLOTS = 16384 }; /* a frame */
 
 struct drive {
@@ -53,31 +57,77 @@ static int fail_control(struct drive *drive, int error)
 	return fail(drive, error, "%s", drive->control->error);
 }
 
-static int find_peer(struct drive *drive)
+/* Both sides say at once who they are, so that neither waits long for a stranger. */
+static int say_hello(struct drive *drive)
 {
-	const struct bench_options *options = drive->options;
-	struct bench_summary *summary = drive->summary;
-	struct cmd_net_address address;
-	char why[400];
-	int fd;
+	struct cmd_control *control = drive->control;
+	uint8_t payload[64];
+	char version[32];
+	struct cmd_unpack unpack;
+	struct cmd_pack pack;
 
-	if (!options->host) {
-		drive->same_host = true;
-		snprintf(summary->peer, sizeof summary->peer, "a process of this host");
-		return 0; /* started once the engine is open: nothing to undo when it does not */
-	}
-	if (cmd_net_parse(options->host, false, &address) < 0)
-		return fail(drive, -EINVAL,
-			    "'%s' is no host: it takes a name or an address, and perhaps a port: "
-			    "weft bench host-a:" CMD_NET_PORT,
-			    options->host);
-	fd = cmd_net_connect(&address, CONNECT_NS, why, sizeof why);
+	cmd_pack_start(&pack, payload, sizeof payload);
+	cmd_pack_text(&pack, weft_version());
+	int rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, ANSWER_NS);
+	if (rc == 0 && !cmd_control_wait(control, SILENCE_NS))
+		fprintf(stderr,
+			"weft bench: waiting: %s has not answered yet; it may be serving another benchmark\n",
+			drive->summary->peer);
+	if (rc == 0)
+		rc = cmd_control_expect(control, CMD_FRAME_HELLO, ANSWER_NS);
+	if (rc < 0)
+		return fail_control(drive, rc);
+	cmd_unpack_start(&unpack, control->buffer, control->bytes);
+	cmd_unpack_text(&unpack, version, sizeof version);
+	return cmd_unpack_done(&unpack) ? 0 : fail(drive, -EPROTO, "the peer's greeting is malformed");
+}
+
+static int connect_peer(struct drive *drive, const struct cmd_net_address *address)
+{
+	char why[400];
+	int fd = cmd_net_connect(address, CONNECT_NS, why, sizeof why);
+
 	if (fd < 0)
 		return fail(drive, fd, "%s", why);
 	drive->same_host = cmd_net_same_host(fd);
-	cmd_net_name(fd, true, summary->peer, sizeof summary->peer);
+	cmd_net_name(fd, true, drive->summary->peer, sizeof drive->summary->peer);
 	int rc = cmd_control_open(drive->control, fd);
-	return rc < 0 ? fail_control(drive, rc) : 0;
+	return rc < 0 ? fail_control(drive, rc) : say_hello(drive);
+}
+
+/* A listener serves one at a time and turns others away at once: stand in line for a while. */
+static int find_peer(struct drive *drive)
+{
+	const struct bench_options *options = drive->options;
+	struct cmd_net_address address;
+	uint64_t start_ns = cmd_now_ns();
+	bool said = false;
+
+	if (!options->host) {
+		drive->same_host = true;
+		snprintf(drive->summary->peer, sizeof drive->summary->peer, "a process of this host");
+		return 0; /* started once the engine is open: nothing to undo when it does not */
+	}
+	int rc = cmd_net_parse(options->host, false, &address); /* checked with the options */
+	if (rc < 0)
+		return fail(drive, rc, "'%s' is no host", options->host);
+	while ((rc = connect_peer(drive, &address)) == -EBUSY) {
+		uint64_t waited_ns = cmd_now_ns() - start_ns;
+		cmd_control_close(drive->control);
+		drive->summary->error[0] = '\0';
+		if (waited_ns > BUSY_NS)
+			return fail(
+			    drive, rc,
+			    "%s is serving another benchmark: try again when that has ended, or start "
+			    "another 'weft bench --listen PORT' there",
+			    options->host);
+		if (!said && waited_ns > SILENCE_NS)
+			fprintf(stderr, "weft bench: waiting: %s is serving another benchmark\n",
+				options->host);
+		said |= waited_ns > SILENCE_NS;
+		nanosleep(&(struct timespec){ .tv_nsec = KNOCK_NS }, NULL);
+	}
+	return rc;
 }
 
 static int start_peer(struct drive *drive)
@@ -87,7 +137,7 @@ static int start_peer(struct drive *drive)
 	if (rc < 0)
 		return fail(drive, rc, "the peer process could not be started: %s", strerror(-rc));
 	rc = cmd_control_open(drive->control, fd);
-	return rc < 0 ? fail_control(drive, rc) : 0;
+	return rc < 0 ? fail_control(drive, rc) : say_hello(drive);
 }
 
 static int open_engine(struct drive *drive)
@@ -150,29 +200,14 @@ static int open_memory(struct drive *drive)
 	return rc < 0 ? fail(drive, rc, "out of memory") : 0;
 }
 
-static int greet(struct drive *drive)
+static int send_params(struct drive *drive)
 {
-	struct cmd_control *control = drive->control;
 	uint8_t payload[sizeof drive->params + 64];
-	char version[32];
-	struct cmd_unpack unpack;
-	struct cmd_pack pack;
+	int rc = bench_params_pack(&drive->params, payload, sizeof payload);
 
-	cmd_pack_start(&pack, payload, sizeof payload);
-	cmd_pack_text(&pack, weft_version());
-	int rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, ANSWER_NS);
-	if (rc == 0)
-		rc = cmd_control_expect(control, CMD_FRAME_HELLO, ANSWER_NS);
-	if (rc < 0)
-		return fail_control(drive, rc);
-	cmd_unpack_start(&unpack, control->buffer, control->bytes);
-	cmd_unpack_text(&unpack, version, sizeof version);
-	if (!cmd_unpack_done(&unpack))
-		return fail(drive, -EPROTO, "the peer's greeting is malformed");
-	rc = bench_params_pack(&drive->params, payload, sizeof payload);
 	if (rc < 0)
 		return fail(drive, rc, "the parameters do not fit into a frame");
-	rc = cmd_control_send(control, CMD_FRAME_PARAMS, payload, (size_t)rc, ANSWER_NS);
+	rc = cmd_control_send(drive->control, CMD_FRAME_PARAMS, payload, (size_t)rc, ANSWER_NS);
 	return rc < 0 ? fail_control(drive, rc) : 0;
 }
 
@@ -383,7 +418,7 @@ static int run(struct drive *drive)
 	if (rc == 0 && !drive->options->host)
 		rc = start_peer(drive);
 	if (rc == 0)
-		rc = greet(drive);
+		rc = send_params(drive);
 	if (rc == 0)
 		rc = open_memory(drive);
 	if (rc == 0)

@@ -3,6 +3,7 @@
 #include "net.h"
 #include "options.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -254,6 +255,21 @@ static int check(const struct bench_options *options)
 	return 0;
 }
 
+static int check_host(const char *host)
+{
+	struct cmd_net_address address;
+	int rc = cmd_net_parse(host, false, &address);
+
+	if (rc == -ERANGE)
+		fprintf(stderr, "weft bench: %s: a port is a number from 1 to 65535\n", host);
+	else if (rc < 0)
+		fprintf(stderr,
+			"weft bench: '%s' is no host: it takes a name or an address, and perhaps a port: "
+			"weft bench host-a:" CMD_NET_PORT "\n",
+			host);
+	return rc;
+}
+
 /* Links that fail on purpose: only simulated ones, only against a peer that shares their control file. */
 static int check_faults(struct bench_options *options)
 {
@@ -333,7 +349,8 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 
 	if (rc != 0)
 		return rc;
-	if (check(&options) < 0 || check_faults(&options) < 0)
+	if (check(&options) < 0 || (options.host && check_host(options.host) < 0) ||
+	    check_faults(&options) < 0)
 		return -1;
 	if (!options.size_given)
 		options.size = defaults[options.params.op].size;

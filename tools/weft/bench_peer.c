@@ -16,6 +16,8 @@
 #include <time.h>
 
 #define HELLO_NS  (10 * WEFT_SECOND)
+#define FIRST_NS  (2 * WEFT_SECOND)  /* for a driver, which speaks at once; a stranger may never */
+#define OPEN_NS	  (60 * WEFT_SECOND) /* the driver opens its engine before it says what it wants */
 #define SILENT_NS (20 * WEFT_SECOND) /* the driver says it is alive every second */
 #define LAST_NS	  (5 * WEFT_SECOND)  /* for messages that ended at the driver and are not taken yet */
 #define LOOK_NS	  WEFT_MILLISECOND   /* how often a manual loop looks at the control connection */
@@ -56,14 +58,14 @@ static int fail_control(struct peer *peer, int error)
 	return fail(peer, error, "%s", peer->control->error);
 }
 
-static int greet(struct peer *peer)
+static int greet(struct peer *peer, uint64_t first_ns)
 {
 	struct cmd_control *control = peer->control;
 	uint8_t payload[64];
 	char version[32];
 	struct cmd_unpack unpack;
 	struct cmd_pack pack;
-	int rc = cmd_control_expect(control, CMD_FRAME_HELLO, HELLO_NS);
+	int rc = cmd_control_expect(control, CMD_FRAME_HELLO, first_ns);
 
 	if (rc < 0)
 		return fail_control(peer, rc);
@@ -75,7 +77,7 @@ static int greet(struct peer *peer)
 	cmd_pack_text(&pack, weft_version());
 	rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, HELLO_NS);
 	if (rc == 0)
-		rc = cmd_control_expect(control, CMD_FRAME_PARAMS, HELLO_NS);
+		rc = cmd_control_expect(control, CMD_FRAME_PARAMS, OPEN_NS);
 	if (rc < 0)
 		return fail_control(peer, rc);
 	rc = bench_params_unpack(control->buffer, control->bytes, &peer->params);
@@ -360,7 +362,7 @@ static int serve(struct peer *peer)
 int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, char *why, size_t room)
 {
 	struct peer peer = { .control = control, .why = why, .room = room };
-	int rc = greet(&peer);
+	int rc = greet(&peer, own->is_peer ? HELLO_NS : FIRST_NS);
 
 	if (rc == 0)
 		rc = open_engine(&peer, own);

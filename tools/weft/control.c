@@ -199,8 +199,13 @@ int cmd_control_expect(struct cmd_control *control, enum cmd_frame type, uint64_
 	return rc;
 }
 
-bool cmd_control_pending(struct cmd_control *control)
+bool cmd_control_wait(struct cmd_control *control, uint64_t timeout_ns)
 {
 	struct pollfd waiting = { .fd = control->fd, .events = POLLIN };
-	return poll(&waiting, 1, 0) > 0;
+	return poll(&waiting, 1, (int)(timeout_ns / 1000000)) > 0;
+}
+
+bool cmd_control_pending(struct cmd_control *control)
+{
+	return cmd_control_wait(control, 0);
 }

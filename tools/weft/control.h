@@ -57,6 +57,8 @@ int cmd_control_receive(struct cmd_control *control, uint64_t timeout_ns);
 int cmd_control_expect(struct cmd_control *control, enum cmd_frame type, uint64_t timeout_ns);
 /* Bytes, or the end of the connection, are there to be read. */
 bool cmd_control_pending(struct cmd_control *control);
+/* The same, after at most so long. */
+bool cmd_control_wait(struct cmd_control *control, uint64_t timeout_ns);
 
 uint64_t cmd_now_ns(void);
 

@@ -15,9 +15,10 @@
 
 static int take_port(const char *text, struct cmd_net_address *address)
 {
-	uint64_t port;
-	if (strlen(text) >= sizeof address->port || cmd_parse_number(text, &port) < 0 || port > 65535)
-		return -EINVAL;
+	uint64_t port = 0;
+	int rc = cmd_parse_number(text, &port);
+	if (rc < 0 || port > 65535)
+		return rc == -EINVAL ? rc : -ERANGE;
 	snprintf(address->port, sizeof address->port, "%u", (unsigned)port);
 	return 0;
 }
@@ -26,10 +27,12 @@ int cmd_net_parse(const char *text, bool bare_port, struct cmd_net_address *ret_
 {
 	struct cmd_net_address address = { .port = CMD_NET_PORT };
 	const char *host = text, *end, *rest;
+	int rc = bare_port && *text ? take_port(text, &address) : bare_port ? 0 : -EINVAL;
 
-	if (bare_port && (!*text || take_port(text, &address) == 0)) {
-		*ret_address = address;
-		return 0;
+	if (rc != -EINVAL) {
+		if (rc == 0)
+			*ret_address = address;
+		return rc;
 	}
 	if (*text == '[') {
 		host = text + 1;
@@ -48,10 +51,10 @@ int cmd_net_parse(const char *text, bool bare_port, struct cmd_net_address *ret_
 	if (length >= sizeof address.host || (!length && !bare_port) || strcspn(text, " \t/") != strlen(text))
 		return -EINVAL;
 	memcpy(address.host, host, length);
-	if (*rest && (*rest != ':' || take_port(rest + 1, &address) < 0))
-		return -EINVAL;
-	*ret_address = address;
-	return 0;
+	rc = !*rest ? 0 : *rest == ':' ? take_port(rest + 1, &address) : -EINVAL;
+	if (rc == 0)
+		*ret_address = address;
+	return rc;
 }
 
 static int resolve(const struct cmd_net_address *address, int flags, struct addrinfo **ret_found, char *why,
@@ -77,7 +80,7 @@ int cmd_net_listen(const struct cmd_net_address *given, char *why, size_t room)
 	int rc = resolve(&address, AI_PASSIVE, &found, why, room);
 	if (rc < 0)
 		return rc;
-	int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
 	    bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 8) == 0) {
 		freeaddrinfo(found);

@@ -13,7 +13,8 @@ struct cmd_net_address {
 	char host[256]; /* "" when none was given */
 	char port[6];
 };
-/* "host", "host:port", "[v6]:port", "[v6]"; ":port" and, when bare_port, "port". 0 or -EINVAL. */
+/* "host", "host:port", "[v6]:port", "[v6]"; ":port" and, when bare_port, "port". 0, -EINVAL, or -ERANGE for a
+ * port that cannot be. */
 int cmd_net_parse(const char *text, bool bare_port, struct cmd_net_address *ret_address);
 
 /* Each returns a descriptor, or a negative errno with a sentence in why. */
