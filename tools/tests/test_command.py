@@ -314,6 +314,15 @@ class Output(Case):
         self.assertNotIn("\r", run.stderr)
         self.assertNotIn("posted", run.stdout)
 
+    def test_messages(self):
+        """Of messages their number is what counts."""
+        for op, counted in (("call", "calls"), ("send", "messages")):
+            run = weft("bench", "--provider", "shm", "--op", op, "--duration", "1500ms")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertRegex(run.stdout, rf"(?m)^  throughput    [1-9].* {counted}/s")
+            self.assertRegex(run.stdout, r"latency       p50 \d[\d.]{0,3} [num]?s, p99")
+            self.assertRegex(run.stderr, rf"(?m)^ +\d+\.\d s .* posted, .* {counted}/s$")
+
     def test_csv(self):
         run = weft("bench", "--provider", "shm", "--csv", *SHORT)
         self.assertEqual(run.returncode, 0, run.stderr)
@@ -362,6 +371,14 @@ class Sim(Case):
         self.assertIn("verified      no: the simulated NICs", run.stdout)
         run = weft("bench", "--sim", "p5,nics=2", "--csv", *SHORT)
         self.assertTrue(run.stdout.strip().endswith(",true,false"), run.stdout + run.stderr)
+
+    def test_low_rate_is_explained(self):
+        """Copying is the host's work: said where it is the limit, and what to do."""
+        run = weft("bench", "--sim", "p5", "--quiet", *SHORT)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("really copied", run.stdout)
+        self.assertIn("--sim p5,copy=none --no-verify", run.stdout)
+        self.assertNotIn("really copied", weft("bench", "--quiet", "--sim", "p5,copy=none", *SHORT).stdout)
 
     def test_wrong(self):
         for spec in ("p6", "p5,nics=0", "p5,colour=red"):

@@ -75,6 +75,22 @@ static void formats(void **state)
 	assert_string_equal(cmd_format_duration(1500, text, sizeof text), "1.50 us");
 }
 
+static void measures(void **state)
+{
+	char text[32];
+	assert_string_equal(cmd_format_latency(0, text, sizeof text), "0 ns");
+	assert_string_equal(cmd_format_latency(850, text, sizeof text), "850 ns");
+	assert_string_equal(cmd_format_latency(999, text, sizeof text), "999 ns");
+	assert_string_equal(cmd_format_latency(1234, text, sizeof text), "1.23 us");
+	assert_string_equal(cmd_format_latency(9996, text, sizeof text), "10.0 us");
+	assert_string_equal(cmd_format_latency(45678901, text, sizeof text), "45.7 ms");
+	assert_string_equal(cmd_format_latency(999600, text, sizeof text), "1.00 ms");
+	assert_string_equal(cmd_format_latency(UINT64_C(12000000000), text, sizeof text), "12.0 s");
+	assert_string_equal(cmd_format_count(213.4, text, sizeof text), "213");
+	assert_string_equal(cmd_format_count(8012, text, sizeof text), "8.01 thousand");
+	assert_string_equal(cmd_format_count(1.5e6, text, sizeof text), "1.50 million");
+}
+
 static void distances(void **state)
 {
 	assert_int_equal(cmd_suggest_distance("bench", "bench"), 0);
@@ -187,8 +203,9 @@ static void refuses(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes),     cmocka_unit_test(durations), cmocka_unit_test(formats),
-		cmocka_unit_test(distances), cmocka_unit_test(accepts),	  cmocka_unit_test(refuses),
+		cmocka_unit_test(sizes),    cmocka_unit_test(durations), cmocka_unit_test(formats),
+		cmocka_unit_test(measures), cmocka_unit_test(distances), cmocka_unit_test(accepts),
+		cmocka_unit_test(refuses),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

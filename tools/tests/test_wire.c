@@ -203,7 +203,8 @@ static void host_names(void **state)
 			assert_string_equal(address.port, cases[i].port);
 		}
 	}
-	static const char *const too_high[] = { "65536", "host:65536", "host:99999999999999999999", "[::1]:99999" };
+	static const char *const too_high[] = { "65536", "host:65536", "host:99999999999999999999",
+						"[::1]:99999" };
 	for (size_t i = 0; i < sizeof too_high / sizeof too_high[0]; i++) {
 		struct cmd_net_address address;
 		assert_int_equal(cmd_net_parse(too_high[i], i == 0, &address), -ERANGE);

@@ -57,7 +57,9 @@ static int set_up_sim(struct bench_options *options)
 		return CMD_USAGE;
 	}
 	/* What does not move cannot be checked: no verdict is better than a wrong one. */
-	if (sim_spec_parse(options->sim, &spec, why, sizeof why) == 0 && spec.copy != SIM_COPY_FULL) {
+	options->sim_copies =
+	    sim_spec_parse(options->sim, &spec, why, sizeof why) == 0 && spec.copy == SIM_COPY_FULL;
+	if (!options->sim_copies) {
 		options->params.verify = false;
 		options->not_verified = "the simulated NICs do not move every byte";
 	}

@@ -51,6 +51,7 @@ struct bench_options {
 	bool size_given, page_size_given, pages_given, region_given, depth_given, duration_given, rails_given;
 	uint64_t size, page_size, pages, region, duration_ns, warmup_ns, ops;
 	const char *sim;
+	bool sim_copies; /* the simulated NICs move every byte */
 	struct cmd_strings kill, revive;
 	struct bench_schedule schedule;
 	struct bench_faults *faults; /* NULL: no link goes down on purpose */
@@ -102,6 +103,7 @@ void bench_limits_config(const struct bench_params *params, struct weft_config *
 void bench_message_config(const struct bench_params *params, struct weft_config *config);
 
 bool bench_op_is_message(int op);
+const char *bench_op_counted(int op); /* "messages", "calls"; NULL: of other operations the bytes count */
 bool bench_op_uses_region(int op);
 /* bench_wire.c: bytes used, or a negative errno; unpacking refuses what is out of bounds. */
 int bench_params_pack(const struct bench_params *params, void *to, size_t room);

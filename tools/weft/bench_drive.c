@@ -287,7 +287,7 @@ static int measure(struct drive *drive)
 	int rc;
 
 	load->latency = &summary->latency;
-	bench_progress_open(&load->progress, false, summary->line_bps);
+	bench_progress_open(&load->progress, false, summary->line_bps, bench_op_counted(options->params.op));
 	rc = bench_load_wait_peer(load, PATH_NS);
 	if (rc == 0 && options->warmup_ns && !bench_interrupted)
 		rc = bench_load_run(load, options->warmup_ns, 0);

@@ -8,10 +8,11 @@
 
 struct bench_progress {
 	bool shown, terminal, drawn;
-	uint64_t start_ns, last_ns, last_bytes, line_bps;
+	const char *counted; /* "calls", "messages"; NULL: bytes are what counts */
+	uint64_t start_ns, last_ns, last_ops, last_bytes, line_bps;
 };
 
-void bench_progress_open(struct bench_progress *progress, bool shown, uint64_t line_bps);
+void bench_progress_open(struct bench_progress *progress, bool shown, uint64_t line_bps, const char *counted);
 void bench_progress_start(struct bench_progress *progress, uint64_t now_ns);
 /* Cheap when it is not time yet. */
 void bench_progress_show(struct bench_progress *progress, uint64_t now_ns, uint64_t ops, uint64_t posted,

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Below this part of the line rate a simulated run is explained. */
+#define LOW_UTILIZATION 0.8
+
 /* The numbers all three forms share. */
 struct figures {
 	double seconds, gbps, line_gbps, utilization, mops, p50_us, p99_us, cpu_s;
@@ -181,11 +184,42 @@ static void print_verdict(const struct bench_summary *summary, const struct figu
 						  : ", at the receiver");
 }
 
+static void print_latency(const struct cmd_histogram *latency)
+{
+	char p50[32], p99[32], most[32];
+
+	printf("  latency       p50 %s, p99 %s, most %s\n",
+	       cmd_format_latency(cmd_histogram_quantile(latency, 0.50), p50, sizeof p50),
+	       cmd_format_latency(cmd_histogram_quantile(latency, 0.99), p99, sizeof p99),
+	       cmd_format_latency(latency->largest, most, sizeof most));
+}
+
+/* What one came for: of messages how many, of data how fast. */
+static void print_headline(const struct bench_summary *summary, const struct figures *figures)
+{
+	const struct bench_params *params = &summary->options->params;
+	const char *simulated = params->simulated ? " (simulated)" : "";
+	char rate[32];
+
+	if (bench_op_counted(params->op)) {
+		printf("  throughput    %s %s/s%s", cmd_format_count(figures->mops * 1e6, rate, sizeof rate),
+		       bench_op_counted(params->op), simulated);
+		if (figures->gbps >= 0.1)
+			printf(", %.2f Gbit/s", figures->gbps);
+	} else {
+		printf("  throughput    %.2f Gbit/s%s", figures->gbps, simulated);
+		if (figures->line_known)
+			printf(", %.1f %% of the line rate of %.0f Gbit/s", 100 * figures->utilization,
+			       figures->line_gbps);
+	}
+	putchar('\n');
+}
+
 static void report_table(const struct bench_summary *summary)
 {
 	const struct bench_params *params = &summary->options->params;
 	struct figures figures = figure(summary);
-	char text[160], size[32];
+	char text[160], size[32], rate[32];
 
 	bench_params_describe(params, text, sizeof text);
 	printf("%s%s\n", text, params->simulated ? " (simulated NICs)" : "");
@@ -196,24 +230,27 @@ static void report_table(const struct bench_summary *summary)
 	print_rails(summary, &figures);
 	printf("  moved         %s in %.3f s%s\n", cmd_format_size(summary->bytes, size, sizeof size),
 	       figures.seconds, summary->interrupted ? " (interrupted)" : "");
+	cmd_format_count(figures.mops * 1e6 * (double)params->pages, rate, sizeof rate);
 	if (figures.paged)
-		printf("  operations    %" PRIu64 " of %" PRIu64 " pages: %.3f million pages/s\n",
-		       summary->ops, params->pages, figures.mops * (double)params->pages);
+		printf("  operations    %" PRIu64 " of %" PRIu64 " pages: %s pages/s\n", summary->ops,
+		       params->pages, rate);
 	else
-		printf("  operations    %" PRIu64 ": %.3f million/s\n", summary->ops, figures.mops);
-	printf("  latency       p50 %.1f us, p99 %.1f us, most %.1f us\n", figures.p50_us, figures.p99_us,
-	       (double)summary->latency.largest / 1e3);
+		printf("  operations    %" PRIu64 ": %s/s\n", summary->ops, rate);
+	print_latency(&summary->latency);
 	printf("  CPU           %.2f s here, %.2f s at the peer\n", (double)summary->cpu_ns / 1e9,
 	       (double)summary->peer_cpu_ns / 1e9);
 	if (summary->rails_down || summary->rails_up || summary->options->faults)
 		printf("  rail events   %" PRIu64 " down, %" PRIu64 " up, on this side\n",
 		       summary->rails_down, summary->rails_up);
 	print_verdict(summary, &figures);
-	printf("  throughput    %.2f Gbit/s%s", figures.gbps, params->simulated ? " (simulated)" : "");
-	if (figures.line_known)
-		printf(", %.1f %% of the line rate of %.0f Gbit/s", 100 * figures.utilization,
-		       figures.line_gbps);
-	putchar('\n');
+	print_headline(summary, &figures);
+	if (summary->options->sim_copies && figures.line_known && figures.utilization < LOW_UTILIZATION &&
+	    !bench_op_is_message(params->op) && !summary->options->faults)
+		printf("  note          the simulated NICs' data is really copied, by this host's cores, and "
+		       "that is "
+		       "the limit;\n"
+		       "                --sim %s,copy=none --no-verify shows what the engine can drive\n",
+		       summary->options->sim);
 	if (summary->options->faults)
 		bench_phases_print(summary);
 }

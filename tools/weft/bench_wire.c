@@ -11,6 +11,11 @@ bool bench_op_is_message(int op)
 	return op == BENCH_SEND || op == BENCH_CALL;
 }
 
+const char *bench_op_counted(int op)
+{
+	return op == BENCH_CALL ? "calls" : op == BENCH_SEND ? "messages" : NULL;
+}
+
 bool bench_op_uses_region(int op)
 {
 	return !bench_op_is_message(op);

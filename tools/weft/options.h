@@ -63,5 +63,8 @@ int cmd_parse_duration(const char *text, uint64_t *ret_ns);
 /* For people: "64 KiB", "1.50 GiB"; "500 ms", "2 s". Returns text. */
 char *cmd_format_size(uint64_t bytes, char *text, size_t room);
 char *cmd_format_duration(uint64_t ns, char *text, size_t room);
+/* Measured, so to three digits: "850 ns", "1.23 us", "45.6 ms"; "213", "8.01 thousand", "1.23 million". */
+char *cmd_format_latency(uint64_t ns, char *text, size_t room);
+char *cmd_format_count(double count, char *text, size_t room);
 
 #endif

@@ -144,3 +144,29 @@ char *cmd_format_duration(uint64_t ns, char *text, size_t room)
 		snprintf(text, room, "%.2f %s", (double)ns / (double)unit->factor, unit->name);
 	return text;
 }
+
+/* Three digits in the largest of four units, each a thousand of the one before; the last may take more. */
+static char *three_digits(double value, const char *const units[4], char *text, size_t room)
+{
+	unsigned unit = 0;
+
+	while (value >= 999.5 && unit < 3) {
+		value /= 1000;
+		unit++;
+	}
+	/* What is counted in the smallest unit is whole. */
+	int digits = unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+	snprintf(text, room, "%.*f%s", digits, value, units[unit]);
+	return text;
+}
+
+char *cmd_format_latency(uint64_t ns, char *text, size_t room)
+{
+	return three_digits((double)ns, (const char *const[]){ " ns", " us", " ms", " s" }, text, room);
+}
+
+char *cmd_format_count(double count, char *text, size_t room)
+{
+	return three_digits(count, (const char *const[]){ "", " thousand", " million", " billion" }, text,
+			    room);
+}
