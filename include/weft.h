@@ -184,7 +184,7 @@ int weft_remote_close(weft_engine *engine, weft_remote remote);
 enum weft_notify_kind {
 	WEFT_NOTIFY_NOTHING,
 	WEFT_NOTIFY_FENCED,  /* one event at the receiver when everything has landed, exactly once */
-	WEFT_NOTIFY_COUNTED, /* each write carries .immediate; the receiver counts with weft_expect() */
+	WEFT_NOTIFY_COUNTED, /* each write carries .immediate, an empty one too (-EOPNOTSUPP over shm); the receiver counts with weft_expect() */
 };
 #define WEFT_NOTIFY_MAX 64 /* bytes of payload a fenced notification carries */
 

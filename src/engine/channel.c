@@ -20,7 +20,7 @@
 void wf_channel_reset(struct wf_channel *channel)
 {
 	channel->current = NULL;
-	channel->next = channel->sent = channel->acked = channel->credit = 0;
+	channel->next = channel->sent = channel->acked = channel->credit = channel->agains = 0;
 	channel->expected = channel->deliver = channel->told_credit = 0;
 	memset(channel->arrived, 0, sizeof(channel->arrived));
 	channel->ack_due = channel->ack_soon = false;
@@ -146,11 +146,15 @@ void wf_channel_again(struct wf_peer *peer)
 	want_pump(peer);
 }
 
+static void owe_ack(struct wf_peer *peer, bool soon);
+
 void wf_channel_acknowledge(struct wf_peer *peer)
 {
 	if (peer->closing || atomic_load(&peer->state) != WF_PEER_UP)
 		return;
-	wf_peer_send_plain(peer, WF_FRAME_PONG);
+	/* No room: what the frame would have said is still owed, and said next turn. */
+	if (wf_peer_send_plain(peer, WF_FRAME_PONG) == -EAGAIN)
+		owe_ack(peer, false);
 }
 
 /* False: the peer acknowledges what was never sent. */
@@ -168,6 +172,7 @@ static bool take_ack(struct wf_peer *peer, const struct wf_frame *frame)
 	if (frame->ack <= channel->acked)
 		return true;
 	channel->acked = frame->ack;
+	channel->agains = 0;
 	channel->moved_ns = wf_group_now(peer->home);
 	while (!wf_list_empty(&channel->queue)) {
 		struct wf_message *message = wf_container(channel->queue.next, struct wf_message, link);
@@ -361,6 +366,7 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame, con
 	}
 	/* Beyond what we said we would take, or a message that could never be whole. */
 	if (frame->seq >= channel->expected + WF_WINDOW_FRAMES ||
+	    frame->seq >= atomic_load(&peer->consumed) + peer->engine->settings.window_frames ||
 	    wf_frames_of(frame->total) > peer->engine->settings.window_frames || frame->first < channel->deliver)
 		return;
 	inbound = find_inbound(peer, frame);

@@ -62,6 +62,7 @@ struct wf_channel {
 	uint64_t sent;              /* next frame to post; back to acked after a failure */
 	uint64_t acked;             /* the peer has all below */
 	uint64_t credit;            /* the peer takes all below */
+	uint64_t agains;            /* how often all was sent again since acked moved */
 	uint64_t moved_ns;          /* when acked last moved, or the first frame after it was sent */
 	/* in */
 	uint64_t expected;          /* all below have arrived */

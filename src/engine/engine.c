@@ -44,7 +44,7 @@ static int read_settings(const struct weft_config *config, struct wf_settings *s
 	settings->rail_limit_ns = or_default(config->rail_limit_ns, 1 * WF_S);
 	if (settings->window_frames > WF_WINDOW_FRAMES)
 		settings->window_frames = WF_WINDOW_FRAMES;
-	if (settings->max_transfers > 1 << 20 || settings->frames > 1 << 16 || settings->frames < 8 ||
+	if (settings->max_transfers >= 1 << 20 || settings->frames > 1 << 16 || settings->frames < 8 ||
 	    (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN)) ||
 	    settings->window_frames < 4 || settings->peer_limit_ns < settings->heartbeat_ns)
 		return -EINVAL;
@@ -108,11 +108,13 @@ static int open_groups(struct weft_engine *engine)
 				       inbox_room(engine), wf_layout_core(&engine->layout, g), threads);
 	engine->largest_piece = UINT64_C(1) << 30;
 	engine->rma_ranges = WF_RMA_RANGES;
+	engine->empty_immediates = true;
 	for (uint32_t i = 0; i < engine->rails && !error; i++) {
 		const struct wf_rail_limits *limits = &engine->seat[i]->limits;
 
 		if (limits->max_bytes < engine->largest_piece)
 			engine->largest_piece = limits->max_bytes;
+		engine->empty_immediates &= limits->empty_immediate;
 		if (limits->rma_ranges < engine->rma_ranges)
 			engine->rma_ranges = limits->rma_ranges;
 	}
@@ -356,7 +358,7 @@ int wf_engine_close(struct weft_engine *engine)
 		wf_group_free(&engine->group[g]);
 	wf_counters_close(engine);
 	for (uint32_t i = 0; engine->transfers.base && i < engine->transfers.count; i++)
-		free(((struct wf_transfer *)wf_pool_at(&engine->transfers, i))->copy);
+		wf_transfer_free_copies(wf_pool_at(&engine->transfers, i));
 	wf_pool_destroy(&engine->transfers);
 	wf_pool_destroy(&engine->inbounds);
 	wf_handles_destroy(&engine->peers);

@@ -34,6 +34,7 @@ struct weft_engine {
 	struct wf_seat **seat; /* by rail index */
 	uint64_t largest_piece; /* that every rail takes */
 	uint32_t rma_ranges;    /* in one operation, on every rail */
+	bool empty_immediates;  /* writes of no bytes can carry one, on every rail */
 
 	struct wf_handles peers, regions, remotes;
 	pthread_mutex_t directory_lock;

@@ -58,6 +58,7 @@ static void abandon(struct family *family)
 		family->child[i]->parent = NULL;
 		wf_transfer_abandon(family->child[i]);
 	}
+	atomic_store(&family->parent->children_left, 0);
 	wf_transfer_abandon(family->parent);
 }
 
@@ -141,14 +142,14 @@ static int make_child(struct family *family, struct wf_slice *slices, uint32_t c
 		error = wf_request_incarnation(child, &child->slice[i]);
 		total =
 		    child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
-		if (child->notify == WEFT_NOTIFY_COUNTED && child->slice[i].bytes > engine->largest_piece)
-			error = -EMSGSIZE;
+		if (!error && child->notify == WEFT_NOTIFY_COUNTED)
+			error = wf_request_counted(engine, child->slice[i].bytes);
 	}
 	child->unit_bytes =
 	    child->notify == WEFT_NOTIFY_COUNTED ? engine->largest_piece : wf_request_unit(child, total);
 	for (uint32_t i = 0; i < count && !error; i++) {
 		child->slice[i].first_unit = child->units;
-		child->units += (child->slice[i].bytes + child->unit_bytes - 1) / child->unit_bytes;
+		child->units += wf_request_units(child, child->slice[i].bytes);
 	}
 	wf_request_groups(child);
 	return wf_request_manifest(child, op, error);

@@ -99,6 +99,9 @@ static void frame_from_elsewhere(struct wf_group *group, struct wf_rx_frame *rx)
 	if (!wf_frame_unpack(rx->buffer, rx->bytes, &frame) &&
 	    (peer = wf_handle_get(&group->engine->peers, frame.to_peer))) {
 		wf_channel_arrived(peer, &frame, rx->buffer + WF_FRAME_HEADER);
+		/* Who asks that way may hear us that way only. */
+		if (frame.kind == WF_FRAME_PING && !peer->closing && atomic_load(&peer->state) == WF_PEER_UP)
+			wf_peer_send_plain_by(peer, rx->seat->group->index, WF_FRAME_PONG);
 		wf_handle_put(&group->engine->peers, peer->handle);
 	}
 	wf_group_tell(group, rx->seat->group, WF_NOTE_RX_BACK, rx, 0);
@@ -125,7 +128,7 @@ void wf_group_handle(struct wf_group *group, const struct wf_item *note)
 		wf_part_start(group, object);
 		break;
 	case WF_NOTE_PART_STOP:
-		wf_part_stop(group, object);
+		wf_part_stop(group, object, value);
 		break;
 	case WF_NOTE_PARTS_DONE:
 		wf_transfer_parts_done(object);
@@ -307,11 +310,15 @@ static void pump_channels(struct wf_group *group)
 		link = link->next;
 		wf_channel_pump(peer);
 	}
-	while (!wf_list_empty(&group->acking)) {
+	/* Each once: one whose frame found no room puts itself back, for the next turn. */
+	for (struct wf_link *last = group->acking.prev; !wf_list_empty(&group->acking);) {
 		struct wf_peer *peer = wf_container(group->acking.next, struct wf_peer, acking);
+		bool end = &peer->acking == last;
 
 		wf_list_remove(&peer->acking);
 		wf_channel_acknowledge(peer);
+		if (end)
+			break;
 	}
 }
 

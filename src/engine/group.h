@@ -74,6 +74,7 @@ struct wf_seat {
 	uint64_t last_ok_ns;
 	uint64_t opened_ns;
 	uint32_t reopen_tries;
+	uint32_t granted; /* immediates that peers may have unread in its completion queue, together */
 	bool doomed; /* to be reset at the end of this turn */
 	const char *why;
 	struct wf_timer reopen;
@@ -126,7 +127,7 @@ enum wf_note {
 	WF_NOTE_BEGIN,      /* transfer → its home */
 	WF_NOTE_STOP,       /* transfer → its home: cancelled */
 	WF_NOTE_PART,       /* transfer → a group: take your part */
-	WF_NOTE_PART_STOP,  /* transfer → a group */
+	WF_NOTE_PART_STOP,  /* transfer → a group; value: its id */
 	WF_NOTE_PARTS_DONE, /* transfer → its home */
 	WF_NOTE_LANE_OPEN,  /* lane → its group */
 	WF_NOTE_LANE_CLOSE, /* lane → its group */

@@ -17,11 +17,9 @@
 static void overdue(struct wf_group *group, struct wf_seat *seat, struct wf_lane *lane, uint64_t now_ns)
 {
 	uint64_t limit = group->engine->settings.rail_limit_ns;
-	uint64_t heard = atomic_load_explicit(&lane->last_ok_ns, memory_order_relaxed);
+	uint64_t heard = wf_peer_last_sign_of_life(lane->peer); /* by any group */
 
-	if (lane->peer->home == group && lane->peer->heard_ns > heard)
-		heard = lane->peer->heard_ns;
-	if (atomic_load(&lane->peer->state) != WF_PEER_UP || now_ns - heard < limit)
+	if (atomic_load(&lane->peer->state) != WF_PEER_UP || heard > now_ns || now_ns - heard < limit)
 		wf_seat_doom(seat, "an operation never completed");
 }
 

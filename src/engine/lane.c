@@ -157,13 +157,22 @@ static void plan(struct wf_lane *lane)
 	wf_timer_set(&lane->group->worker.timers, &lane->timer, next);
 }
 
-/* What each of our peers may have unread in a rail's completion queue, so that all of them together fit. */
-static uint32_t immediates_for_each(struct weft_engine *engine)
+/* What the peer may have unread in this rail's completion queue, for each of its paths that end here: an eighth of what
+ * others have left, so that all grants together fit, however many peers there are (but one each). */
+static uint32_t immediates_for(struct wf_lane *lane, struct wf_seat *seat)
 {
-	uint64_t peers = atomic_load_explicit(&engine->peers.live, memory_order_relaxed) + 1;
-	uint64_t share = WF_IMMEDIATES_ROOM / 2 / peers;
+	struct wf_path *path = &lane->path[seat->place];
+	uint32_t rails = lane->group->engine->rails, sharers = (lane->book->count + rails - 1) / rails;
 
-	return (uint32_t)(share < 1 ? 1 : share > IMMEDIATES_MOST ? IMMEDIATES_MOST : share);
+	sharers = sharers ? sharers : 1;
+	if (!path->granted) {
+		uint32_t left = seat->granted < WF_IMMEDIATES_ROOM ? WF_IMMEDIATES_ROOM - seat->granted : 0;
+		uint32_t most = IMMEDIATES_MOST * sharers;
+
+		path->granted = left / 8 > most ? most : left / 8 ? left / 8 : 1;
+		seat->granted += path->granted;
+	}
+	return path->granted / sharers ? path->granted / sharers : 1;
 }
 
 /* A greeting is built and posted by hand: it must go out over this very pair. */
@@ -179,7 +188,7 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, co
 				  .to_peer = answered ? answered->tag : 0,
 				  .to_epoch = answered ? answered->from_epoch : 0,
 				  .credit = engine->settings.window_frames,
-				  .seq = immediates_for_each(engine),
+				  .seq = immediates_for(lane, seat),
 				  .total = engine->settings.max_message,
 				  .tag = peer->handle,
 				  .call = atomic_load(&peer->incarnation) };
@@ -550,6 +559,8 @@ void wf_lane_maybe_closed(struct wf_lane *lane)
 	if (!lane->closing || lane->closed || lane->in_flight || lane->alive)
 		return;
 	lane->closed = true;
+	for (uint32_t i = 0; i < lane->group->seats; i++)
+		lane->group->seat[i].granted -= lane->path[i].granted;
 	forget_targets(lane);
 	wf_list_remove(&lane->runnable);
 	wf_list_remove(&lane->link);

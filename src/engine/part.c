@@ -172,6 +172,7 @@ void wf_part_start(struct wf_group *group, struct wf_transfer *transfer)
 		return;
 	}
 	*part = (struct wf_part){ .transfer = transfer,
+				  .id = transfer->id,
 				  .lane = lane,
 				  .quantum = WF_PART_QUANTUM,
 				  .counted = transfer->notify == WEFT_NOTIFY_COUNTED,
@@ -208,12 +209,12 @@ void wf_part_maybe_done(struct wf_group *group, struct wf_part *part)
 	wf_lane_maybe_closed(lane);
 }
 
-void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer)
+void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer, weft_transfer id)
 {
 	struct wf_part *part = &transfer->part[group->index];
 	struct wf_piece *piece;
 
-	if (!part->alive || part->transfer != transfer)
+	if (!part->alive || part->id != id)
 		return;
 	part->stop_ns = wf_group_now(group);
 	wf_list_remove(&part->link);

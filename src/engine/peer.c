@@ -267,26 +267,32 @@ static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *p
 	return error;
 }
 
-/* No rail of the home reaches the peer, but another group's does: it gets a copy. */
-static int send_elsewhere(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+/* Over another group's rails: it gets a copy. */
+static int send_by(struct wf_peer *peer, uint32_t group, struct wf_frame *frame, const void *payload)
 {
 	struct weft_engine *engine = peer->engine;
+	uint8_t *copy;
 
-	for (uint32_t g = 0; g < engine->groups; g++) {
-		uint8_t *copy;
+	if (&engine->group[group] == peer->home || !atomic_load(&peer->lane[group]->paths_up))
+		return -ENETDOWN;
+	copy = malloc(WF_FRAME_BYTES);
+	if (!copy)
+		return -EAGAIN;
+	wf_frame_pack(frame, copy);
+	if (frame->payload_bytes)
+		memcpy(copy + WF_FRAME_HEADER, payload, frame->payload_bytes);
+	wf_group_tell(peer->home, &engine->group[group], WF_NOTE_SEND, peer->lane[group], (uintptr_t)copy);
+	return 0;
+}
 
-		if (&engine->group[g] == peer->home || !atomic_load(&peer->lane[g]->paths_up))
-			continue;
-		copy = malloc(WF_FRAME_BYTES);
-		if (!copy)
-			return -EAGAIN;
-		wf_frame_pack(frame, copy);
-		if (frame->payload_bytes)
-			memcpy(copy + WF_FRAME_HEADER, payload, frame->payload_bytes);
-		wf_group_tell(peer->home, &engine->group[g], WF_NOTE_SEND, peer->lane[g], (uintptr_t)copy);
-		return 0;
-	}
-	return -ENETDOWN;
+/* No rail of the home reaches the peer, but another group's may. */
+static int send_elsewhere(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+{
+	int error = -ENETDOWN;
+
+	for (uint32_t g = 0; g < peer->engine->groups && error == -ENETDOWN; g++)
+		error = send_by(peer, g, frame, payload);
+	return error;
 }
 
 int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
@@ -296,8 +302,24 @@ int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void 
 	return error == -ENETDOWN ? send_elsewhere(peer, frame, payload) : error;
 }
 
-/* A path whose link is down takes frames without a word: who wonders whether the peer lives asks over every
- * path. */
+int wf_peer_send_plain(struct wf_peer *peer, uint8_t kind)
+{
+	struct wf_frame frame = { .kind = kind };
+
+	wf_channel_stamp(peer, &frame);
+	return wf_peer_send_frame(peer, &frame, NULL);
+}
+
+void wf_peer_send_plain_by(struct wf_peer *peer, uint32_t group, uint8_t kind)
+{
+	struct wf_frame frame = { .kind = kind };
+
+	wf_channel_stamp(peer, &frame);
+	send_by(peer, group, &frame, ""); /* one of several: what is lost here is made up for */
+}
+
+/* A path whose link is down takes frames without a word: who wonders whether the peer lives asks over every path of the
+ * home, and once by each other group. */
 static void ping_everywhere(struct wf_peer *peer)
 {
 	struct wf_group *home = peer->home;
@@ -307,16 +329,8 @@ static void ping_everywhere(struct wf_peer *peer)
 		if (peer->lane[home->index]->path[peer->talk_seat].state == WF_PATH_UP)
 			wf_peer_send_plain(peer, WF_FRAME_PING);
 	}
-	if (!atomic_load(&peer->lane[home->index]->paths_up))
-		wf_peer_send_plain(peer, WF_FRAME_PING);
-}
-
-void wf_peer_send_plain(struct wf_peer *peer, uint8_t kind)
-{
-	struct wf_frame frame = { .kind = kind };
-
-	wf_channel_stamp(peer, &frame);
-	wf_peer_send_frame(peer, &frame, NULL); /* lost when there is no room: the next one makes up for it */
+	for (uint32_t g = 0; g < peer->engine->groups; g++)
+		wf_peer_send_plain_by(peer, g, WF_FRAME_PING);
 }
 
 /* ---- the home's side ---- */
@@ -504,9 +518,9 @@ void wf_peer_paths_changed(struct wf_peer *peer)
 		wf_channel_again(peer);
 }
 
-static uint64_t last_sign_of_life(struct wf_peer *peer)
+uint64_t wf_peer_last_sign_of_life(const struct wf_peer *peer)
 {
-	uint64_t last = peer->heard_ns;
+	uint64_t last = atomic_load_explicit(&peer->heard_ns, memory_order_relaxed);
 
 	for (uint32_t g = 0; g < peer->engine->groups; g++) {
 		uint64_t ok = atomic_load_explicit(&peer->lane[g]->last_ok_ns, memory_order_relaxed);
@@ -516,10 +530,23 @@ static uint64_t last_sign_of_life(struct wf_peer *peer)
 	return last;
 }
 
+/* Nothing of the last frames was acknowledged: over another path this time. One that swallows frames for as long as a rail
+ * may be silent, while the peer is heard from elsewhere, carries nothing until a hello over it is answered. */
+static void send_again(struct wf_peer *peer)
+{
+	struct wf_lane *lane = peer->lane[peer->home->index];
+	struct wf_path *path = &lane->path[peer->talk_seat];
+
+	if (++peer->channel.agains * RESEND_NS >= peer->engine->settings.rail_limit_ns && path->state == WF_PATH_UP)
+		wf_lane_path_failed(lane, path, "frames over it were not acknowledged");
+	peer->talk_seat = (peer->talk_seat + 1) % peer->home->seats;
+	wf_channel_again(peer);
+}
+
 static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 {
 	struct wf_settings *settings = &peer->engine->settings;
-	uint64_t last = last_sign_of_life(peer), silent = now_ns > last ? now_ns - last : 0;
+	uint64_t last = wf_peer_last_sign_of_life(peer), silent = now_ns > last ? now_ns - last : 0;
 	char text[96];
 
 	if (silent >= settings->peer_limit_ns) {
@@ -531,10 +558,8 @@ static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 		peer->pinged_ns = now_ns;
 		ping_everywhere(peer);
 	}
-	if (peer->channel.acked < peer->channel.sent && now_ns - peer->channel.moved_ns >= RESEND_NS) {
-		peer->talk_seat = (peer->talk_seat + 1) % peer->home->seats;
-		wf_channel_again(peer);
-	}
+	if (peer->channel.acked < peer->channel.sent && now_ns - peer->channel.moved_ns >= RESEND_NS)
+		send_again(peer);
 	if (peer->channel.ack_soon && now_ns >= peer->channel.ack_soon_ns)
 		wf_channel_acknowledge(peer);
 }
@@ -562,8 +587,8 @@ static void on_tick(struct wf_timer *timer, uint64_t now_ns)
 	}
 	if (atomic_load(&peer->state) == WF_PEER_UP) {
 		check_connection(peer, now_ns);
-		if (next > last_sign_of_life(peer) + settings->peer_limit_ns)
-			next = last_sign_of_life(peer) + settings->peer_limit_ns;
+		if (next > wf_peer_last_sign_of_life(peer) + settings->peer_limit_ns)
+			next = wf_peer_last_sign_of_life(peer) + settings->peer_limit_ns;
 		if (peer->channel.acked < peer->channel.sent && next > peer->channel.moved_ns + RESEND_NS)
 			next = peer->channel.moved_ns + RESEND_NS;
 		if (peer->channel.ack_soon && next > peer->channel.ack_soon_ns)

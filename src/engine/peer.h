@@ -41,6 +41,7 @@ struct wf_path {
 	uint64_t stuck_ns;   /* since when every post was refused with EAGAIN; 0: not */
 	/* Immediates the peer may not have read yet: posted, of them completed, of them asked about by a hello. */
 	uint32_t immediates, immediates_done, immediates_asked, immediates_limit;
+	uint32_t granted; /* what the peer may have unread in this seat's completion queue, all its paths there together */
 };
 
 /* The peer's rail j in the address vector of seat i. */
@@ -92,7 +93,8 @@ struct wf_peer {
 	uint32_t lanes_closing;
 	uint32_t their_epoch;     /* 0: not known */
 	uint64_t their_handle, their_max_message;
-	uint64_t heard_ns, since_ns, pinged_ns;
+	_Atomic uint64_t heard_ns; /* the home writes */
+	uint64_t since_ns, pinged_ns;
 	uint64_t home_replaces;   /* incarnation the operations now belong to */
 	struct wf_timer tick;
 	struct wf_channel channel;
@@ -121,8 +123,12 @@ void wf_peer_down(struct wf_peer *peer, int why, const char *text);     /* on it
 void wf_peer_paths_changed(struct wf_peer *peer);                       /* on its home */
 void wf_peer_lane_closed(struct wf_peer *peer);                         /* on its home */
 void wf_peer_set_tick(struct wf_peer *peer, uint64_t deadline_ns);      /* not later than */
-/* A frame out of turn (ping, pong, bye) over whatever path is up. */
-void wf_peer_send_plain(struct wf_peer *peer, uint8_t kind);
+/* The latest that any group has heard of it or delivered to it. Any worker. */
+uint64_t wf_peer_last_sign_of_life(const struct wf_peer *peer);
+/* A frame out of turn (ping, pong, bye) over whatever path is up: 0, -EAGAIN, -ENETDOWN. */
+int wf_peer_send_plain(struct wf_peer *peer, uint8_t kind);
+/* The same over another group's rails, when they reach it. */
+void wf_peer_send_plain_by(struct wf_peer *peer, uint32_t group, uint8_t kind);
 /* Builds frame + payload and posts it on any path of the peer: 0, -EAGAIN, -ENETDOWN. On its home. */
 int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void *payload);
 

@@ -73,6 +73,13 @@ int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_s
 		   : -ESTALE;
 }
 
+int wf_request_counted(const struct weft_engine *engine, uint64_t bytes)
+{
+	if (!bytes && !engine->empty_immediates)
+		return -EOPNOTSUPP;
+	return bytes > engine->largest_piece ? -EMSGSIZE : 0;
+}
+
 uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
 {
 	const struct weft_engine *engine = transfer->engine;

@@ -26,6 +26,16 @@ int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_s
 /* How large pieces of a transfer of so many bytes are: all rails share it, yet each piece is worth its post.
  */
 uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes);
+/* Can so many bytes go as one write with an immediate? */
+int wf_request_counted(const struct weft_engine *engine, uint64_t bytes);
+/* How many units a range of so many bytes has. One that is counted is written even when it is empty: the immediate is the
+ * message. */
+static inline uint64_t wf_request_units(const struct wf_transfer *transfer, uint64_t bytes)
+{
+	if (!bytes)
+		return transfer->notify == WEFT_NOTIFY_COUNTED;
+	return (bytes - 1) / transfer->unit_bytes + 1;
+}
 void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op);
 void wf_request_groups(struct wf_transfer *transfer); /* which carry it; slices and units are set */
 /* The last of a write's: its manifest when it is checked. Hands an earlier error on. */

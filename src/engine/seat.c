@@ -271,8 +271,9 @@ void wf_seat_reset(struct wf_seat *seat)
 		wf_lane_seat_reset(lane, seat);
 		wf_lane_maybe_closed(lane);
 	}
-	/* One that fails again right after it was opened is given longer and longer pauses. */
-	if (wf_group_now(group) - seat->opened_ns > REOPEN_LAST_NS) {
+	/* One that fails again right after it was opened, having carried nothing, is given longer and longer pauses. A reset to
+	 * take pieces back says nothing against it. */
+	if (seat->last_ok_ns > seat->opened_ns || wf_group_now(group) - seat->opened_ns > REOPEN_LAST_NS) {
 		seat->reopen_tries = 0;
 		try_reopen(seat);
 	} else {

@@ -13,7 +13,7 @@ int wf_stripe_level(const struct wf_group *group); /* the same for all rails in 
 
 /* part.c */
 void wf_part_start(struct wf_group *group, struct wf_transfer *transfer);
-void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer);
+void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer, weft_transfer id);
 void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns);
 void wf_part_maybe_done(struct wf_group *group, struct wf_part *part);
 bool wf_part_exhausted(const struct wf_part *part); /* nothing left to post, unless a piece comes back */

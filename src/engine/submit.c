@@ -70,10 +70,11 @@ static int set_range(struct weft_engine *engine, struct wf_transfer *transfer, c
 	transfer->unit_bytes = wf_request_unit(transfer, range->bytes);
 	if (transfer->notify == WEFT_NOTIFY_COUNTED) { /* one write, one immediate */
 		transfer->unit_bytes = range->bytes ? range->bytes : 1;
-		if (range->bytes > engine->largest_piece)
-			return -EMSGSIZE;
+		error = wf_request_counted(engine, range->bytes);
+		if (error)
+			return error;
 	}
-	transfer->units = (range->bytes + transfer->unit_bytes - 1) / transfer->unit_bytes;
+	transfer->units = wf_request_units(transfer, range->bytes);
 	wf_request_groups(transfer);
 	return 0;
 }

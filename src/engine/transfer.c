@@ -148,6 +148,12 @@ void wf_transfer_drop(struct wf_transfer *transfer)
 	wf_pool_give(&engine->transfers, transfer);
 }
 
+void wf_transfer_free_copies(struct wf_transfer *transfer)
+{
+	free(transfer->copy);
+	free(transfer->manifest); /* the channel may have held it to the last */
+}
+
 static void put_references(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
@@ -411,15 +417,16 @@ void wf_transfer_stopped(struct wf_transfer *transfer)
 	}
 	if (transfer->parts_told)
 		return;
-	/* It ends when its last piece is off the NICs. Telling our own group may end it at once: read first.
-	 */
+	/* It ends when its last piece is off the NICs. Telling our own group may end it at once, and the slot may have its next
+	 * user before the others are told: read first, and say who is meant. */
 	transfer->parts_told = true;
+	weft_transfer id = transfer->id;
 	uint64_t groups = atomic_load(&transfer->groups);
 	struct wf_group *home = home_of(transfer);
 
 	for (uint32_t g = 0; g < engine->groups; g++)
 		if (groups & UINT64_C(1) << g)
-			wf_group_tell(home, &engine->group[g], WF_NOTE_PART_STOP, transfer, 0);
+			wf_group_tell(home, &engine->group[g], WF_NOTE_PART_STOP, transfer, id);
 }
 
 void wf_transfer_parts_done(struct wf_transfer *transfer)

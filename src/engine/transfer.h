@@ -62,6 +62,7 @@ struct wf_part {
 	bool gave_up; /* handed over: claims nothing any more */
 	bool unquiet; /* a posted piece was taken back on a provider that cannot promise it will not land */
 
+	weft_transfer id; /* which life of the slot: a stop meant for the last one is not for this */
 	uint64_t sum; /* of the hashes of what landed, when checked */
 	uint32_t slice; /* where the cursor is */
 	struct wf_link link; /* lane->parts, or group->stopping */
@@ -161,6 +162,7 @@ static inline bool wf_transfer_is_owed(const struct wf_transfer *transfer)
 }
 struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op); /* NULL: all out */
 void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes); /* NULL: no memory */
+void wf_transfer_free_copies(struct wf_transfer *transfer); /* at the engine's end */
 void wf_transfer_abandon(struct wf_transfer *transfer); /* never begun */
 void wf_transfer_drop(struct wf_transfer *transfer);    /* one hold less */
 bool wf_transfer_stop(struct wf_transfer *transfer, int why); /* true: we are the one who stopped it */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define UNIT_COST   1024u
 #define SLICE_BYTES (256u << 10) /* hashed before the worker sees to its rails again; one unit at least */
 
 _Static_assert(WF_MANIFEST_PAYLOAD == WEFT_NOTIFY_MAX, "a manifest carries any notification's payload");
@@ -193,7 +194,7 @@ static const void *memory_at(struct weft_engine *engine, const struct wf_manifes
 {
 	const struct wf_region *region = wf_handle_peek(&engine->regions, range->region);
 
-	if (!region || !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
+	if (!region || atomic_load(&region->revoked) || !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
 	    range->offset > region->bytes - range->bytes)
 		return NULL;
 	return region->base + range->offset;
@@ -205,7 +206,8 @@ static bool sum_slice(struct verification *verification)
 	struct wf_manifest_unit unit;
 	const void *memory;
 
-	for (uint64_t hashed = 0; hashed < SLICE_BYTES; hashed += unit.at.bytes) {
+	/* A unit counts for what looking at it costs, however small it is. */
+	for (uint64_t hashed = 0; hashed < SLICE_BYTES; hashed += unit.at.bytes > UNIT_COST ? unit.at.bytes : UNIT_COST) {
 		if (!wf_manifest_next(&verification->manifest, &verification->walk, &unit)) {
 			verification->status = verification->sum == verification->manifest.sum ? 0 : -EBADMSG;
 			return verification->judged = true;

@@ -16,6 +16,7 @@ struct wf_quirks {
 	uint32_t window_ops;   /* to one peer; 0: from the provider's queue */
 	uint64_t window_bytes; /* to one peer; 0: from the link's speed */
 	bool immediate_needs_delivery; /* a write with an immediate completes early unless delivery is asked for */
+	bool no_empty_immediate; /* a write of no bytes with an immediate fails */
 	bool one_range;        /* it offers several ranges an operation and misplaces them */
 	bool no_wait;          /* its wait object costs more than it saves */
 	uint32_t keep_addresses; /* it cannot take an address again that was removed, and has room for so many; 0: it can */

@@ -50,6 +50,7 @@ struct wf_rail_limits {
 	bool adapts; /* the link's speed is not known: the window follows what completes */
 	uint32_t inject_bytes;
 	uint32_t rma_ranges; /* in one operation */
+	bool empty_immediate; /* a write of no bytes can carry one */
 	uint32_t address_format;
 	bool delivery_complete; /* a completed write is in the peer's memory */
 	bool close_quiesces;    /* nothing lands after the endpoint is closed */

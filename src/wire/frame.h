@@ -57,6 +57,6 @@ int wf_frame_unpack(const void *buffer, size_t bytes, struct wf_frame *ret_frame
 /* How many frames a message of so many bytes takes: at least one. */
 static inline uint64_t wf_frames_of(uint64_t bytes)
 {
-	return bytes <= WF_FRAME_PAYLOAD ? 1 : (bytes + WF_FRAME_PAYLOAD - 1) / WF_FRAME_PAYLOAD;
+	return bytes <= WF_FRAME_PAYLOAD ? 1 : bytes / WF_FRAME_PAYLOAD + (bytes % WF_FRAME_PAYLOAD != 0);
 }
 #endif
