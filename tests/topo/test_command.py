@@ -40,6 +40,10 @@ def topo_simulated():
         for key in ("memory", "rails", "cores", "worker", "reason"):
             assert ours[key] == theirs[key], (key, ours, theirs)
     assert plan["bits_per_second"] == 3_200_000_000_000
+    assert plan["simulated"] is True and saved["simulated"] is False
+    for form in ([], ["--svg", "-"]):
+        assert "simulated" in run("topo", "--sim", "p5", *form).stdout
+        assert "simulated" not in run("topo", "--xml", p5, *form).stdout.replace(topologies, "")
     run("topo", "--sim", "p55", status=2)
 
 
@@ -62,7 +66,8 @@ def topo_from_environment():
     os.environ["WEFT_TOPOLOGY_XML"] = p5
     assert json.loads(run("topo", "--json").stdout)["this_host"] is False
     os.environ.pop("WEFT_TOPOLOGY_XML")
-    assert json.loads(run("topo", "--json").stdout)["this_host"] is True
+    ours = json.loads(run("topo", "--json").stdout)
+    assert ours["this_host"] is True and ours["simulated"] is False and ours["machine"] != ""
 
 
 def topo_groups_file():

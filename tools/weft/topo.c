@@ -2,12 +2,14 @@
 #include "commands.h"
 #include "options.h"
 #include "topo_view.h"
+#include "transport.h"
 
 #include <weft.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../sim/setup.h"
 
@@ -23,6 +25,7 @@ struct nic_list {
 	int *ranks;
 	size_t count;
 	int best;
+	bool simulated;
 };
 
 static const struct cmd_usage usage = {
@@ -106,6 +109,7 @@ static int keep_nic(void *context, const struct weft_nic *nic)
 	if (!kept->name)
 		return -ENOMEM;
 	kept->has_pci = nic->pci && !wf_topo_pci_parse(nic->pci, &kept->pci);
+	list->simulated |= strcmp(nic->provider, CMD_SIMULATED) == 0;
 	list->ranks[list->count] = rank_of(nic->provider);
 	if (!list->count || list->ranks[list->count] < list->best)
 		list->best = list->ranks[list->count];
@@ -174,8 +178,18 @@ static int show(const struct topo_options *options, const struct topo_view *view
 	return status;
 }
 
+/* A host that does not say what it is has its own name. */
+static void name_machine(struct topo_view *view)
+{
+	const char *name = wf_topo_machine(view->topo);
+
+	if (!*name && view->plan->this_host && gethostname(view->machine, sizeof(view->machine) - 1) == 0)
+		return;
+	snprintf(view->machine, sizeof(view->machine), "%s", name);
+}
+
 static int plan_and_show(const struct topo_options *options, const struct wf_topo *topo, const char *source,
-			 const struct wf_topo_nic *nics, size_t count)
+			 const struct wf_topo_nic *nics, size_t count, bool simulated)
 {
 	struct wf_topo_options plan_options = {
 		.max_groups = (uint32_t)options->max_groups,
@@ -195,6 +209,8 @@ static int plan_and_show(const struct topo_options *options, const struct wf_top
 		fprintf(stderr, "weft topo: out of memory\n");
 	} else {
 		view.source = source;
+		view.simulated = simulated;
+		name_machine(&view);
 		status = show(options, &view);
 		topo_view_close(&view);
 	}
@@ -230,7 +246,7 @@ static int run(const struct topo_options *options)
 			count = list.count;
 		}
 	}
-	status = plan_and_show(options, topo, xml, found, count);
+	status = plan_and_show(options, topo, xml, found, count, options->sim || list.simulated);
 	free_nics(&list);
 	wf_topo_close(topo);
 	return status;

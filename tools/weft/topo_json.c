@@ -95,7 +95,11 @@ void topo_print_json(const struct topo_view *view, FILE *to)
 
 	cmd_json_start(&json, to);
 	cmd_json_open(&json, NULL, '{');
-	cmd_json_text(&json, "machine", wf_topo_machine(view->topo));
+	if (*view->machine)
+		cmd_json_text(&json, "machine", view->machine);
+	else
+		cmd_json_null(&json, "machine");
+	cmd_json_bool(&json, "simulated", view->simulated);
 	cmd_json_bool(&json, "this_host", view->plan->this_host);
 	put_rate(&json, view->bits_per_second);
 	cmd_json_open(&json, "groups", '[');

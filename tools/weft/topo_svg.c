@@ -325,7 +325,7 @@ static void draw_headings(int y, FILE *to)
 
 static void draw_head(const struct topo_view *view, int width, int height, FILE *to)
 {
-	const char *name = wf_topo_machine(view->topo);
+	const char *name = view->machine;
 	char rate[TOPO_TEXT];
 
 	fprintf(
@@ -338,7 +338,8 @@ static void draw_head(const struct topo_view *view, int width, int height, FILE 
 	    "</style>\n",
 	    width, height, width, height);
 	box(to, 0, 0, width, height, 0, "fill=\"#fafbfc\"");
-	text(to, MARGIN, 44, "class=\"title\"", 0, "%s", *name ? name : "this machine");
+	text(to, MARGIN, 44, "class=\"title\"", 0, "%s%s", *name ? name : "this machine",
+	     view->simulated ? " (simulated)" : "");
 	topo_rate_text(view->bits_per_second, rate);
 	text(to, MARGIN, 66, "fill=\"#5b6472\"", 0,
 	     "%zu NIC%s%s%s  ·  %zu GPU%s  ·  %zu cores on %zu NUMA node%s  ·  %zu group%s, a worker on "

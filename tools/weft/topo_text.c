@@ -12,13 +12,14 @@ static const char *plural(size_t count)
 
 static void print_title(const struct topo_view *view, FILE *to)
 {
-	const char *name = wf_topo_machine(view->topo);
+	const char *name = view->machine;
 	char rate[TOPO_TEXT];
 
-	fprintf(to, "%s%s%zu socket%s, %zu NUMA node%s, %zu cores, %zu GPU%s, %zu NIC%s", name,
-		*name ? ": " : "", view->package_count, plural(view->package_count), view->node_count,
-		plural(view->node_count), view->core_count, view->gpu_count, plural(view->gpu_count),
-		view->nic_count, plural(view->nic_count));
+	fprintf(to, "%s%s%s%zu socket%s, %zu NUMA node%s, %zu cores, %zu GPU%s, %zu NIC%s", name,
+		view->simulated ? " (simulated)" : "", *name || view->simulated ? ": " : "",
+		view->package_count, plural(view->package_count), view->node_count, plural(view->node_count),
+		view->core_count, view->gpu_count, plural(view->gpu_count), view->nic_count,
+		plural(view->nic_count));
 	topo_rate_text(view->bits_per_second, rate);
 	fprintf(to, "%s%s\n", *rate ? ", " : "", rate);
 	if (view->source)

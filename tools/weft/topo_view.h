@@ -35,6 +35,8 @@ struct topo_view {
 	size_t nic_count, gpu_count, node_count, package_count, core_count, thread_count;
 	uint64_t bits_per_second; /* of all NICs; 0: one is not known */
 	const char *source;	  /* where the topology comes from, for people */
+	char machine[128];	  /* what it is, or this host's name; "" when not known */
+	bool simulated;		  /* its NICs are */
 	size_t device_count, place_count;
 	struct topo_device *devices;
 	struct topo_place *places;
