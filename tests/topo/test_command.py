@@ -104,6 +104,7 @@ def doctor():
     json.loads(subprocess.run([weft, "doctor", "--json"], capture_output=True, text=True).stdout)
     run("doctor", "--require", "infiniband", status=2)
     run("doctor", "--root", "/nonexistent", status=2)
+    assert "1.17" in run("doctor", "--libfabric", "xyz", status=2).stderr
     assert "--require" in run("doctor", "--requir", "efa", status=2).stderr
     assert "Examples" in run("doctor", "--help").stdout
 

@@ -417,6 +417,20 @@ static void governor(void **state)
 	expect("governor", DOCTOR_NOTE, "powersave on 1 of 2");
 }
 
+static void shm_left(void **state)
+{
+	expect("shm-left", DOCTOR_OK, "nothing");
+	put("/dev/shm/4711:0:0", "x");
+	put("/dev/shm/4712:0:1", "x");
+	put("/dev/shm/4713:0", "x");
+	put("/dev/shm/4714:0:0.lock", "x");
+	put("/dev/shm/sem.a", "x");
+	put("/proc/4712/comm", "weft\n");
+	expect("shm-left", DOCTOR_WARN, "1 file of dead");
+	put("/dev/shm/4715:1000:0", "x");
+	expect("shm-left", DOCTOR_WARN, "2 files of dead");
+}
+
 static void shm(void **state)
 {
 	put("/proc/mounts", "proc /proc proc rw 0 0\n");
@@ -495,6 +509,7 @@ int main(void)
 		on_a_host(fork_safety),
 		on_a_host(governor),
 		on_a_host(shm),
+		on_a_host(shm_left),
 		on_a_host(ptrace_scope),
 		on_a_host(libfabric_version),
 		on_a_host(libfabric_copies),

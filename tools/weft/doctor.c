@@ -12,7 +12,7 @@
 static const struct cmd_usage usage = {
 	.command = "weft doctor",
 	.synopsis = "[OPTION]...",
-	.about = "Finds what stops this host from running at line rate, or at all, and says how to mend it.\n"
+	.about = "Finds what stops this host from running at line rate, or at all, and says how to mend it. "
 		 "Exit status 1 when something blocks.",
 	.examples = "  weft doctor\n"
 		    "  weft doctor --require efa    having no EFA device is then an error\n"
@@ -40,7 +40,7 @@ static int read_options(int argc, char **argv, struct options *ret)
 		  .type = CMD_CHOICE,
 		  .value = &ret->require,
 		  .argument = "KIND",
-		  .help = "efa or verbs: having no such device blocks",
+		  .help = "nothing (default), efa or verbs: having no such device blocks",
 		  .choices = requirements },
 		{ .name = "root",
 		  .type = CMD_STRING,
@@ -146,6 +146,7 @@ int weft_cmd_doctor(int argc, char **argv)
 {
 	struct options options = { 0 };
 	struct doctor doctor = { .root = "" };
+	unsigned major, minor;
 	char version[32];
 	struct stat st;
 	int rc = read_options(argc, argv, &options);
@@ -154,6 +155,11 @@ int weft_cmd_doctor(int argc, char **argv)
 		return rc == CMD_OPTIONS_HELP ? CMD_OK : CMD_USAGE;
 	if (options.root && (stat(options.root, &st) || !S_ISDIR(st.st_mode))) {
 		fprintf(stderr, "weft doctor: --root %s is no folder\n", options.root);
+		return CMD_USAGE;
+	}
+	if (options.libfabric && sscanf(options.libfabric, "%4u.%4u", &major, &minor) != 2) {
+		fprintf(stderr, "weft doctor: --libfabric cannot be '%s': it takes a version such as 1.17\n",
+			options.libfabric);
 		return CMD_USAGE;
 	}
 	doctor.require = (enum doctor_require)options.require;

@@ -181,6 +181,45 @@ static void check_shm(const struct doctor *doctor, struct doctor_finding *findin
 		doctor_say(finding, DOCTOR_OK, NULL, "%" PRIu64 " MiB", bytes >> 20);
 }
 
+/* "4711:0:0", as libfabric names what a process shares, and that process is no more. */
+static bool is_left_over(const struct doctor *doctor, const char *name)
+{
+	unsigned pid, uid, endpoint;
+	int length = 0;
+
+	return sscanf(name, "%9u:%9u:%9u%n", &pid, &uid, &endpoint, &length) == 3 && !name[length] &&
+	       !doctor_exists(doctor, "/proc/%u", pid);
+}
+
+static void check_shm_left(const struct doctor *doctor, struct doctor_finding *finding)
+{
+	struct doctor_names names;
+	char path[DOCTOR_PATH];
+	uint64_t bytes = 0;
+	size_t count = 0;
+	struct stat st;
+
+	doctor_list(doctor, &names, "/dev/shm");
+	for (size_t i = 0; i < names.count; i++) {
+		if (!is_left_over(doctor, names.name[i]))
+			continue;
+		count++;
+		if (doctor_path(doctor, path, "/dev/shm/%s", names.name[i]) && !lstat(path, &st))
+			bytes += (uint64_t)st.st_blocks * 512;
+	}
+	if (count)
+		doctor_say(
+		    finding, DOCTOR_WARN,
+		    "(cd /dev/shm && for f in [0-9]*:*:*; do test -e /proc/${f%%:*} || rm \"$f\"; done), "
+		    "unless "
+		    "processes of a container share this /dev/shm",
+		    "%zu file%s of dead processes in /dev/shm, left by libfabric's shm, hold%s %" PRIu64
+		    " MiB of memory",
+		    count, count == 1 ? "" : "s", count == 1 ? "s" : "", bytes >> 20);
+	else
+		doctor_say(finding, DOCTOR_OK, NULL, "nothing of dead processes in /dev/shm");
+}
+
 static void check_ptrace(const struct doctor *doctor, struct doctor_finding *finding)
 {
 	long scope = 0;
@@ -285,6 +324,7 @@ const struct doctor_check doctor_host_checks[] = {
 	{ "fork", "fork", check_fork },
 	{ "governor", "CPU frequency", check_governor },
 	{ "shm", "shared memory", check_shm },
+	{ "shm-left", "shared memory of dead processes", check_shm_left },
 	{ "ptrace", "copying between processes", check_ptrace },
 	{ "libfabric", "libfabric's version", check_libfabric },
 	{ "libfabric-copies", "copies of libfabric", check_copies },
