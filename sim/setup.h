@@ -1,5 +1,5 @@
 /*
- * What `--sim NAME[,key=value...]` of every subcommand calls, before any libfabric call and before threads:
+ * What `--sim NAME[,key=value...]` of weft bench, info and topo calls, before any libfabric call and before threads:
  * it changes the environment.
  */
 #ifndef SIM_SETUP_H

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct cmd_usage usage = {
 	.command = "weft sim",
@@ -21,14 +22,14 @@ static const struct cmd_usage usage = {
 	.about =
 	    "Lists the simulated machines and their knobs, and sets faults on running ones through the file "
 	    "named by control= in their specification.",
-	.examples = "  weft sim                                       the machines\n"
-		    "  weft bench --sim p5,control=/tmp/faults        run on one\n"
+	.examples = "  weft sim                                 the machines\n"
+		    "  weft bench --sim p5,control=/tmp/faults  run on one\n"
 		    "  weft sim set /tmp/faults nic=3,op=write,after=100,fault=error:15\n"
 		    "  weft sim set /tmp/faults peer=b,p=0.01,fault=drop\n"
 		    "  weft sim link /tmp/faults 3 down\n"
-		    "  weft sim faults /tmp/faults --json             what is set, and how often it struck\n"
-		    "  weft sim clear /tmp/faults                     all of it\n",
-	.more = "All rates are simulated. See docs/SIMULATOR.md.",
+		    "  weft sim faults /tmp/faults --json       what is set, how often it struck\n"
+		    "  weft sim clear /tmp/faults               all of it\n",
+	.more = "All rates are simulated. See weft-sim(1).",
 };
 
 static int list_machines(bool as_json)
@@ -129,8 +130,9 @@ static int list_faults(struct sim_control *control, bool as_json)
 	return CMD_OK;
 }
 
-static int set_rule(struct sim_control *control, const char *rule)
+static int set_rule(struct sim_control *control, const char *rule, bool as_json)
 {
+	struct cmd_json json;
 	char why[256];
 	int number = sim_control_set(control, rule, why, sizeof why);
 
@@ -138,7 +140,15 @@ static int set_rule(struct sim_control *control, const char *rule)
 		fprintf(stderr, "weft sim: %s\n", why);
 		return number == -EINVAL ? CMD_USAGE : CMD_FAILED;
 	}
-	printf("%d\n", number);
+	if (!as_json) {
+		printf("rule %d set\n", number);
+		return CMD_OK;
+	}
+	cmd_json_start(&json, stdout);
+	cmd_json_open(&json, NULL, '{');
+	cmd_json_number(&json, "number", (uint64_t)number);
+	cmd_json_close(&json, '}');
+	cmd_json_end(&json);
 	return CMD_OK;
 }
 
@@ -158,7 +168,7 @@ static int clear_rules(struct sim_control *control, const char *which)
 }
 
 /* Down is a rule; up clears the rules that say exactly that. */
-static int set_link(struct sim_control *control, const char *nic, const char *state)
+static int set_link(struct sim_control *control, const char *nic, const char *state, bool as_json)
 {
 	struct sim_rule wanted;
 	char rule[128], why[256], text[512], mine[512];
@@ -169,7 +179,7 @@ static int set_link(struct sim_control *control, const char *nic, const char *st
 		return CMD_USAGE;
 	}
 	if (!strcmp(state, "down"))
-		return set_rule(control, rule);
+		return set_rule(control, rule, as_json);
 	if (strcmp(state, "up")) {
 		fprintf(stderr, "weft sim: a link goes 'up' or 'down', not '%s'\n", state);
 		return CMD_USAGE;
@@ -195,6 +205,12 @@ static int with_file(const char *const *operands, int count, bool as_json)
 		fprintf(stderr, "weft sim %s: which control file? (control= of the specification)\n", verb);
 		return CMD_USAGE;
 	}
+	/* Setting a fault may come before the run that meets it; listing and clearing what never was is a
+	 * slip. */
+	if ((!strcmp(verb, "faults") || !strcmp(verb, "clear")) && access(operands[1], F_OK)) {
+		fprintf(stderr, "weft sim: %s: %s\n", operands[1], strerror(errno));
+		return CMD_FAILED;
+	}
 	rc = sim_control_open(operands[1], &control);
 	if (rc) {
 		fprintf(stderr, "weft sim: %s: %s\n", operands[1],
@@ -204,11 +220,11 @@ static int with_file(const char *const *operands, int count, bool as_json)
 	if (!strcmp(verb, "faults") && count == 2)
 		status = list_faults(control, as_json);
 	else if (!strcmp(verb, "set") && count == 3)
-		status = set_rule(control, operands[2]);
+		status = set_rule(control, operands[2], as_json);
 	else if (!strcmp(verb, "clear") && count <= 3)
 		status = clear_rules(control, count == 3 ? operands[2] : NULL);
 	else if (!strcmp(verb, "link") && count == 4)
-		status = set_link(control, operands[2], operands[3]);
+		status = set_link(control, operands[2], operands[3], as_json);
 	else
 		fprintf(stderr, "weft sim: usage: weft sim %s\n", usage.synopsis);
 	sim_control_close(control);
