@@ -129,6 +129,12 @@ class Usage(Case):
             self.assertEqual(run.returncode, 1, words)
             self.assertIn("standard output", run.stderr, words)
 
+    def test_help_fits_a_terminal(self):
+        commands = re.findall(r"(?m)^  ([a-z]+) ", weft("--help").stdout.split("Options:")[0])
+        for words in (["--help"], *(["help", name] for name in commands if name != "help")):
+            for line in weft(*words).stdout.splitlines():
+                self.assertLessEqual(len(line), 80, line)
+
     def test_hidden_options_stay_hidden(self):
         self.assertNotIn("peer-fd", weft("help", "bench").stdout)
         self.assertNotIn("peers-fd", weft("help", "info").stdout)
@@ -385,6 +391,21 @@ class Sim(Case):
             run = weft("bench", "--sim", spec)
             self.assertEqual(run.returncode, 2, run.stdout + run.stderr)
             self.assertIn("--sim", run.stderr)
+
+    def test_faults(self):
+        """Rules set, listed and cleared; what is not there is not made."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "faults")
+            for verb in ("faults", "clear"):
+                run = weft("sim", verb, path)
+                self.assertEqual(run.returncode, 1)
+                self.assertIn("No such file", run.stderr)
+                self.assertFalse(os.path.exists(path))
+            self.assertEqual(weft("sim", "set", path, "nic=3,fault=drop").stdout, "rule 0 set\n")
+            self.assertEqual(json.loads(weft("sim", "set", path, "nic=4,fault=drop", "--json").stdout), {"number": 1})
+            self.assertEqual(len(json.loads(weft("sim", "faults", path, "--json").stdout)), 2)
+            self.assertEqual(weft("sim", "clear", path).returncode, 0)
+            self.assertEqual(weft("sim", "faults", path).stdout, "")
 
     def test_kill_rail(self):
         """The run goes on without a link and with it again; what arrived is right."""

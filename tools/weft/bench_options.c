@@ -36,20 +36,19 @@ enum { DEFAULT_PAGES = 64, DEFAULT_SLOTS = 65536 };
 static const struct cmd_usage usage = {
 	.command = "weft bench",
 	.synopsis = "[OPTION]... [HOST[:PORT]]",
-	.about = "Moves memory to another process and measures it, every byte verified where it arrived. "
-		 "Without HOST it\n"
-		 "starts the other process on this host; with HOST it uses a 'weft bench --listen' there. An "
-		 "operation\n"
-		 "counts when it has ended, which is when the receiver has it.\n"
-		 "\n"
-		 "Sizes take K, M, G (1024) and KB, MB, GB (1000); times take us, ms, s, m.",
-	.examples =
-	    "  weft bench                                  the best transport here, 64 KiB pages\n"
-	    "  weft bench --provider tcp --rails 4         four rails of tcp on 127.0.0.1 to 127.0.0.4\n"
-	    "  weft bench --op call --manual               round trips at their fastest\n"
-	    "  weft bench --op write --size 1M --depth 8 --duration 10s\n" BENCH_SIM_EXAMPLE
-	    "  weft bench --listen 7471                    on one host; then on another:\n"
-	    "  weft bench host-a:7471 --json\n",
+	.about =
+	    "Moves memory to another process and measures it, every byte verified where it arrived. "
+	    "Without HOST it starts the other process on this host; with HOST it uses a 'weft bench "
+	    "--listen' there. An operation counts when it has ended, which is when the receiver has "
+	    "it.\n\n"
+	    "Sizes take K, M, G, T (1024) and KB, MB, GB, TB (1000); times take ns, us, ms, s, m, h, and a "
+	    "bare number is seconds.",
+	.examples = "  weft bench                           the best transport here, 64 KiB pages\n"
+		    "  weft bench --provider tcp --rails 4  tcp on 127.0.0.1 to 127.0.0.4\n"
+		    "  weft bench --op call --manual        round trips at their fastest\n"
+		    "  weft bench --op write --size 1M --depth 8 --duration 10s\n" BENCH_SIM_EXAMPLE
+		    "  weft bench --listen 7471             on one host; then on another:\n"
+		    "  weft bench host-a:7471 --json\n",
 	.more = "See weft-bench(1).",
 };
 

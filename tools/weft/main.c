@@ -49,10 +49,10 @@ static void print_help(FILE *to)
 	      "  --version  the version\n"
 	      "\n"
 	      "Examples:\n"
-	      "  weft bench                            the best transport of this host, every byte verified\n"
+	      "  weft bench                            the best transport of this host\n"
 	      "  weft bench --listen 7471              on one host, and on another:\n"
 	      "  weft bench host-a:7471 --op read\n"
-	      "  weft info --provider tcp --rails 4    what an engine with four rails has and costs\n"
+	      "  weft info --provider tcp --rails 4    an engine with four rails\n"
 	      "  weft help bench\n"
 	      "\n"
 	      "See weft(1).\n",

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { HELP_COLUMN = 26, HELP_WIDTH = 100 };
+enum { HELP_COLUMN = 26, HELP_WIDTH = 80 };
 
 static const struct cmd_option *find_option(const struct cmd_option *options, const char *name, size_t length)
 {
@@ -199,41 +199,52 @@ int cmd_options_parse(const struct cmd_usage *usage, const struct cmd_option *op
 	return 0;
 }
 
-/* Prints text from the help column on, broken between words. The cursor is at column already. */
-static void print_wrapped(FILE *to, const char *text, int column)
+/* Prints text broken between words, further lines indented. The cursor is at column already; a newline in the
+ * text is one in the output. */
+static void print_wrapped(FILE *to, const char *text, int column, int indent)
 {
-	if (column >= HELP_COLUMN)
-		fprintf(to, "\n%*s", HELP_COLUMN, "");
-	else
-		fprintf(to, "%*s", HELP_COLUMN - column, "");
-	column = HELP_COLUMN;
-	while (*text) {
-		int length = (int)strcspn(text, " ");
-		if (column > HELP_COLUMN && column + 1 + length > HELP_WIDTH) {
-			fprintf(to, "\n%*s", HELP_COLUMN, "");
-			column = HELP_COLUMN;
-		} else if (column > HELP_COLUMN) {
-			fputc(' ', to);
-			column++;
+	bool fresh = true; /* nothing of the text is on this line */
+
+	for (; *text; text += strspn(text, " ")) {
+		int length = (int)strcspn(text, " \n");
+		if (*text == '\n' || (!fresh && column + 1 + length > HELP_WIDTH)) {
+			fprintf(to, "\n%*s", *text == '\n' ? 0 : indent, "");
+			column = *text == '\n' ? 0 : indent;
+			text += *text == '\n';
+			fresh = true;
+			continue;
 		}
-		column += fprintf(to, "%.*s", length, text);
+		column += fprintf(to, "%s%.*s", fresh ? "" : " ", length, text);
 		text += length;
-		text += strspn(text, " ");
+		fresh = false;
 	}
 	fputc('\n', to);
 }
 
+static void print_option(FILE *to, const struct cmd_option *option)
+{
+	int column = fprintf(to, "  --%s", option->name);
+
+	if (option->argument)
+		column += fprintf(to, option->optional ? " [%s]" : " %s", option->argument);
+	if (column >= HELP_COLUMN)
+		fprintf(to, "\n%*s", HELP_COLUMN, "");
+	else
+		fprintf(to, "%*s", HELP_COLUMN - column, "");
+	print_wrapped(to, option->help, HELP_COLUMN, HELP_COLUMN);
+}
+
 void cmd_options_help(const struct cmd_usage *usage, const struct cmd_option *options, FILE *to)
 {
-	fprintf(to, "Usage: %s %s\n\n%s\n", usage->command, usage->synopsis, usage->about);
+	int column = fprintf(to, "Usage: %s ", usage->command);
+
+	print_wrapped(to, usage->synopsis, column, column);
+	fputc('\n', to);
+	print_wrapped(to, usage->about, 0, 0);
 	fprintf(to, "\nOptions:\n");
 	for (const struct cmd_option *option = options; option->name; option++) {
-		if (!option->help)
-			continue;
-		int column = fprintf(to, "  --%s", option->name);
-		if (option->argument)
-			column += fprintf(to, option->optional ? " [%s]" : " %s", option->argument);
-		print_wrapped(to, option->help, column);
+		if (option->help)
+			print_option(to, option);
 	}
 	fprintf(to, "  --help%*sthis text\n", HELP_COLUMN - 8, "");
 	if (usage->examples)
