@@ -96,6 +96,9 @@ int weft_queue_close(weft_queue *queue)
 	/* The listening queue stays as long as there is something to listen to. */
 	if (atomic_load(&queue->in_flight) || atomic_load(&engine->listener) == queue)
 		return -EBUSY;
+	/* A worker that still took it for the listener is through with it when each has had a turn. */
+	if (wf_engine_turn_each(engine))
+		return -EBUSY;
 	pthread_mutex_lock(&engine->lock);
 	wf_list_remove(&queue->link);
 	pthread_mutex_unlock(&engine->lock);

@@ -51,26 +51,29 @@ void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 
 void wf_channel_queue(struct wf_peer *peer, struct wf_message *message)
 {
-	struct wf_channel *channel = &peer->channel;
+	message->numbered = false;
+	wf_list_append(&peer->channel.waiting, &message->link);
+	if (atomic_load(&peer->state) == WF_PEER_UP)
+		want_pump(peer);
+}
 
-	if (atomic_load(&peer->state) != WF_PEER_UP) {
-		wf_list_append(&channel->waiting, &message->link);
-		return;
-	}
-	if (message->bytes > peer->their_max_message) {
-		wf_message_lost(message, -EMSGSIZE);
-		return;
-	}
-	message->frames = wf_frames_of(message->bytes);
-	message->first = channel->next;
-	channel->next += message->frames;
-	wf_list_append(&channel->queue, &message->link);
-	if (!channel->current)
-		channel->current = message;
-	want_pump(peer);
+bool wf_channel_withdraw(struct wf_message *message)
+{
+	if (!wf_link_linked(&message->link) || message->numbered)
+		return false;
+	wf_list_remove(&message->link);
+	return true;
 }
 
 void wf_channel_opened(struct wf_peer *peer)
+{
+	if (!wf_list_empty(&peer->channel.waiting))
+		want_pump(peer);
+}
+
+/* The next message gets its place in the sequence only when its first frame can go: until then it can be withdrawn, and a
+ * peer that does not read holds nothing of those that have ended. */
+static struct wf_message *number_next(struct wf_peer *peer)
 {
 	struct wf_channel *channel = &peer->channel;
 
@@ -78,8 +81,18 @@ void wf_channel_opened(struct wf_peer *peer)
 		struct wf_message *message = wf_container(channel->waiting.next, struct wf_message, link);
 
 		wf_list_remove(&message->link);
-		wf_channel_queue(peer, message);
+		if (message->bytes > peer->their_max_message) {
+			message->over(message, -EMSGSIZE);
+			continue;
+		}
+		message->numbered = true;
+		message->frames = wf_frames_of(message->bytes);
+		message->first = channel->next;
+		channel->next += message->frames;
+		wf_list_append(&channel->queue, &message->link);
+		return message;
 	}
+	return NULL;
 }
 
 static struct wf_message *message_after(struct wf_channel *channel, struct wf_message *message)
@@ -123,8 +136,8 @@ void wf_channel_pump(struct wf_peer *peer)
 	bool up = !peer->closing && atomic_load(&peer->state) == WF_PEER_UP;
 	int frames = 0, error = 0;
 
-	while (up && channel->current && channel->sent < channel->credit && frames < FRAMES_A_PUMP &&
-	       !(error = send_next(peer)))
+	while (up && channel->sent < channel->credit && frames < FRAMES_A_PUMP &&
+	       (channel->current || (channel->current = number_next(peer))) && !(error = send_next(peer)))
 		frames++;
 	if (channel->acked < channel->sent)
 		wf_peer_set_tick(peer, channel->moved_ns + RESEND_NS);
@@ -166,7 +179,7 @@ static bool take_ack(struct wf_peer *peer, const struct wf_frame *frame)
 		return false;
 	if (frame->credit > channel->credit) {
 		channel->credit = frame->credit;
-		if (channel->current)
+		if (channel->current || !wf_list_empty(&channel->waiting))
 			want_pump(peer);
 	}
 	if (frame->ack <= channel->acked)
@@ -182,7 +195,7 @@ static bool take_ack(struct wf_peer *peer, const struct wf_frame *frame)
 		if (channel->current == message)
 			channel->current = message_after(channel, message);
 		wf_list_remove(&message->link);
-		wf_message_delivered(message);
+		message->over(message, 0);
 	}
 	/* What was about to go again has arrived after all. */
 	if (channel->sent < channel->acked)

@@ -17,13 +17,15 @@ struct wf_peer;
 
 /* A message going out. Part of the transfer it belongs to. */
 struct wf_message {
-	struct wf_link link;   /* in the channel's queue until acknowledged */
+	struct wf_link link;   /* in the channel, until acknowledged */
 	uint64_t first, frames; /* its place in the sequence */
 	uint64_t bytes;
 	const uint8_t *data;
 	uint64_t tag, call;
 	int status;
 	uint8_t type;
+	bool numbered; /* a frame of it may be on its way: it cannot be withdrawn */
+	void (*over)(struct wf_message *message, int why); /* 0: the peer has it; or why it never will. The last we do with it */
 };
 
 /* A message that came in; becomes the owner of the event that delivers it. */
@@ -55,7 +57,7 @@ static inline uint64_t wf_call_token(uint64_t call, uint32_t their_epoch)
 
 struct wf_channel {
 	/* out */
-	struct wf_link waiting;     /* struct wf_message, until the peer is up and we know what it takes */
+	struct wf_link waiting;     /* struct wf_message, until the first frame can go */
 	struct wf_link queue;       /* struct wf_message, numbered, in order */
 	struct wf_message *current; /* holds the next frame to send */
 	uint64_t next;              /* number of the next message's first frame */
@@ -76,6 +78,7 @@ struct wf_channel {
 
 void wf_channel_reset(struct wf_channel *channel); /* a new epoch; the queues must be empty */
 void wf_channel_queue(struct wf_peer *peer, struct wf_message *message);
+bool wf_channel_withdraw(struct wf_message *message); /* true: none of it was sent, and none will be */
 void wf_channel_opened(struct wf_peer *peer); /* the peer is up: what waited is queued, or refused */
 void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload);
 void wf_channel_pump(struct wf_peer *peer);          /* sends what credit, frames and rails allow */

@@ -503,3 +503,13 @@ int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *gro
 	control_put(control, 1);
 	return status;
 }
+
+static int do_nothing(struct wf_group *group, void *context)
+{
+	return 0;
+}
+
+int wf_engine_turn_each(struct weft_engine *engine)
+{
+	return wf_engine_control(engine, do_nothing, NULL);
+}

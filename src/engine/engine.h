@@ -71,6 +71,8 @@ void wf_engine_notice(struct weft_engine *engine, enum weft_event_type type, int
 
 /* Runs fn on every group's worker, one after the other in each, and waits: 0, the first failure, or -ETIMEDOUT. */
 int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context), void *context);
+/* Returns when every worker has begun a turn since: what it looked up before, it has let go of. -ETIMEDOUT, -ENOMEM. */
+int wf_engine_turn_each(struct weft_engine *engine);
 /* A note that must arrive, from an application's thread: the inbox may be full for a moment, and its worker empties it. */
 void wf_engine_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value);
 void wf_control_run(struct wf_group *group, void *control); /* the worker's side */

@@ -135,6 +135,7 @@ void wf_group_handle(struct wf_group *group, const struct wf_item *note)
 		break;
 	case WF_NOTE_LANE_OPEN:
 		wf_lane_open(object);
+		wf_handle_put(&group->engine->peers, ((struct wf_lane *)object)->peer->handle);
 		break;
 	case WF_NOTE_LANE_CLOSE:
 		wf_lane_close(object);

@@ -81,6 +81,7 @@ static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wir
 	wf_list_init(&peer->pumping);
 	wf_list_init(&peer->acking);
 	wf_list_init(&peer->barriers);
+	wf_list_init(&peer->verdicts);
 	wf_list_init(&peer->channel.queue);
 	wf_list_init(&peer->channel.waiting);
 	wf_list_init(&peer->channel.inbound);
@@ -167,6 +168,9 @@ int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *addres
 		peer = NULL;
 		error = -ENOMEM;
 	}
+	/* A reference for each note: whoever adds it at the same time may have removed it before they are read. */
+	for (uint32_t i = 0; !error && i < engine->groups + 1; i++)
+		wf_handle_ref(&engine->peers, peer->handle);
 	pthread_mutex_unlock(&engine->directory_lock);
 	if (error) {
 		if (peer && !peer->handle)
@@ -362,7 +366,7 @@ static void lose_all(struct wf_link *messages)
 		struct wf_message *message = wf_container(messages->next, struct wf_message, link);
 
 		wf_list_remove(&message->link);
-		wf_message_lost(message, -EHOSTDOWN);
+		message->over(message, -EHOSTDOWN);
 	}
 }
 
@@ -450,7 +454,9 @@ void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change)
 	switch (change) {
 	case WF_PEER_OPEN:
 		peer->since_ns = peer->heard_ns = now;
-		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+		if (!peer->closing)
+			wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+		wf_handle_put(&peer->engine->peers, peer->handle);
 		break;
 	case WF_PEER_REMOVE:
 		remove_peer(peer, -ECANCELED);

@@ -149,10 +149,13 @@ int wf_queue_wait(weft_queue *queue, struct weft_event *events, int max, uint64_
 
 	atomic_fetch_add(&queue->waiters, 1);
 	got = wait_once(queue, events, max, wf_deadline(wf_now_ns(), timeout_ns));
-	/* We may have eaten a wake-up that was meant for several. */
-	if (atomic_load(&queue->waiters) > 1 &&
-	    atomic_load(&queue->pushed) != __atomic_load_n(&queue->taken, __ATOMIC_RELAXED))
-		ring(queue);
+	/* We may have eaten a wake-up that was meant for several: those who still sleep are to hear of the next. */
+	if (atomic_load(&queue->waiters) > 1) {
+		pthread_mutex_lock(&queue->consumer);
+		if (!arm(queue))
+			ring(queue);
+		pthread_mutex_unlock(&queue->consumer);
+	}
 	/* The last we do with the queue: a closer waits for this. */
 	atomic_fetch_sub(&queue->waiters, 1);
 	return got;

@@ -102,6 +102,7 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	atomic_store_explicit(&transfer->holds, 1, memory_order_relaxed);
 	wf_list_init(&transfer->link);
 	wf_list_init(&transfer->message.link);
+	transfer->message.over = wf_transfer_message_over;
 	wf_timer_init(&transfer->timer, on_deadline);
 	if (transfer->queue)
 		atomic_fetch_add(&transfer->queue->in_flight, 1);
@@ -291,6 +292,7 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 	struct wf_transfer *parent = transfer->parent;
 	uint64_t bytes = atomic_load(&transfer->bytes);
 	bool quiet = !atomic_load(&transfer->unquiet);
+	bool withdrawn = wf_channel_withdraw(&transfer->message); /* the channel's hold is ours to drop */
 	struct weft_error error;
 
 	transfer->status = status;
@@ -305,6 +307,8 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 	atomic_store(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE);
 	put_references(transfer);
 	deliver(transfer);
+	if (withdrawn)
+		wf_transfer_drop(transfer);
 	if (parent)
 		child_ended(parent, status, &error, bytes, quiet);
 }
@@ -451,11 +455,6 @@ void wf_transfer_judged(struct wf_transfer *transfer, int status)
 
 /* ---- what the channel says ---- */
 
-static struct wf_transfer *transfer_of(struct wf_message *message)
-{
-	return wf_container(message, struct wf_transfer, message);
-}
-
 /* Its end is the peer's to say, not the acknowledgement's. */
 static bool awaits_answer(const struct wf_transfer *transfer)
 {
@@ -463,24 +462,23 @@ static bool awaits_answer(const struct wf_transfer *transfer)
 	       (transfer->kind == WF_BARRIER && !transfer->answered);
 }
 
-void wf_message_delivered(struct wf_message *message)
+static void message_delivered(struct wf_transfer *transfer)
 {
-	struct wf_transfer *transfer = transfer_of(message);
-
 	transfer->sent = true;
-	if (!ended(transfer) && !awaits_answer(transfer)) {
-		if (transfer->kind == WF_SEND)
-			atomic_store(&transfer->bytes, message->bytes);
-		wf_transfer_end(transfer, 0);
-	}
-	wf_transfer_drop(transfer);
+	if (ended(transfer) || awaits_answer(transfer))
+		return;
+	if (transfer->kind == WF_SEND)
+		atomic_store(&transfer->bytes, transfer->message.bytes);
+	wf_transfer_end(transfer, 0);
 }
 
-void wf_message_lost(struct wf_message *message, int why)
+void wf_transfer_message_over(struct wf_message *message, int why)
 {
-	struct wf_transfer *transfer = transfer_of(message);
+	struct wf_transfer *transfer = wf_container(message, struct wf_transfer, message);
 
-	if (!ended(transfer))
+	if (!why)
+		message_delivered(transfer);
+	else if (!ended(transfer))
 		wf_transfer_end(transfer, why);
 	wf_transfer_drop(transfer);
 }

@@ -177,8 +177,7 @@ void wf_transfer_end(struct wf_transfer *transfer, int status);
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
 void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error *error);
 /* the channel's word on its message */
-void wf_message_delivered(struct wf_message *message);
-void wf_message_lost(struct wf_message *message, int why); /* it never will be */
+void wf_transfer_message_over(struct wf_message *message, int why);
 void wf_reply_arrived(struct wf_inbound *inbound);
 void wf_barrier_arrived(struct wf_inbound *inbound);
 

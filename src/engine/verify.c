@@ -143,15 +143,16 @@ void wf_verdict_arrived(struct wf_inbound *inbound)
 /* ---- the receiver's ---- */
 
 struct verification {
-	struct wf_link link;  /* group->verifying */
+	struct wf_link link; /* group->verifying, then peer->verdicts */
 	struct wf_peer *peer; /* referenced */
-	uint64_t call;
 	struct wf_inbound *inbound; /* NULL: delivered */
 	struct wf_manifest manifest;
 	struct wf_manifest_walk walk;
 	uint64_t sum;
 	int status;
 	bool judged; /* status is the verdict */
+	bool sent;   /* the channel has the message */
+	struct wf_message message; /* the verdict: of our own, since all transfers may be waiting for verdicts of the peer's */
 };
 
 static void end(struct verification *verification)
@@ -159,29 +160,44 @@ static void end(struct verification *verification)
 	struct wf_peer *peer = verification->peer;
 
 	wf_list_remove(&verification->link);
+	wf_list_remove(&verification->message.link);
 	if (verification->inbound)
 		wf_inbound_free(verification->inbound);
+	if (verification->sent)
+		atomic_fetch_sub(&peer->engine->owed, 1);
+	peer->verifications--;
 	free(verification);
 	wf_handle_put(&peer->engine->peers, peer->handle);
+}
+
+static void verdict_over(struct wf_message *message, int why)
+{
+	end(wf_container(message, struct verification, message));
 }
 
 void wf_manifest_arrived(struct wf_inbound *inbound)
 {
 	struct wf_peer *peer = inbound->peer;
-	struct verification *verification = calloc(1, sizeof(*verification));
+	struct verification *verification = NULL;
 
-	/* Without memory for it there is no verdict, and the sender's deadline ends it. */
+	/* Without memory for it, or for a peer that does not take our verdicts, there is none: the sender's deadline ends it. */
+	if (peer->verifications < WF_WINDOW_FRAMES)
+		verification = calloc(1, sizeof(*verification));
 	if (!verification) {
 		wf_inbound_free(inbound);
 		return;
 	}
 	wf_handle_ref(&peer->engine->peers, peer->handle);
+	peer->verifications++;
 	verification->peer = peer;
-	verification->call = inbound->call;
 	verification->inbound = inbound;
+	verification->message = (struct wf_message){ .type = WF_MESSAGE_VERDICT,
+						     .call = inbound->call,
+						     .data = (const uint8_t *)"",
+						     .over = verdict_over };
+	wf_list_init(&verification->message.link);
 	verification->status = wf_manifest_unpack(inbound->data, inbound->bytes, &verification->manifest);
-	/* More than there is to write to: it names memory twice, and we would be at it for as long as it
-	 * likes. */
+	/* More than there is to write to: it names memory twice, and we would be at it for as long as it likes. */
 	if (!verification->status && verification->manifest.bytes > atomic_load(&peer->engine->region_bytes))
 		verification->status = -ERANGE;
 	verification->judged = verification->status;
@@ -241,17 +257,16 @@ static void deliver(struct verification *verification)
 	wf_queue_push(atomic_load(&engine->listener), &inbound->item);
 }
 
-/* False: no transfer is free to carry it, later. */
-static bool send_verdict(struct verification *verification)
+static void send_verdict(struct verification *verification)
 {
-	struct wf_outgoing verdict = { .peer = verification->peer->handle,
-				       .kind = WF_INTERNAL,
-				       .type = WF_MESSAGE_VERDICT,
-				       .call = verification->call,
-				       .status = verification->status };
+	struct wf_peer *peer = verification->peer;
 
-	/* A peer that is down or gone needs none. */
-	return wf_submit_message(verification->peer->engine, &verdict, NULL, NULL) != -EAGAIN;
+	verification->sent = true;
+	atomic_fetch_add(&peer->engine->owed, 1);
+	verification->message.status = verification->status;
+	wf_list_remove(&verification->link);
+	wf_list_append(&peer->verdicts, &verification->link);
+	wf_channel_queue(peer, &verification->message);
 }
 
 int wf_verify_turn(struct wf_group *group)
@@ -266,24 +281,27 @@ int wf_verify_turn(struct wf_group *group)
 	wf_list_append(&group->verifying, &verification->link);
 	if (!verification->judged && !sum_slice(verification))
 		return 1;
-	/* The verdict first: whoever closes its engine upon the notification owes it already, and close sees
-	 * to that. */
-	if (!send_verdict(verification))
-		return 0;
+	/* The verdict first: whoever closes its engine upon the notification owes it already, and close sees to that. */
+	send_verdict(verification);
 	deliver(verification);
-	end(verification);
 	return 1;
 }
 
-void wf_verify_drop(struct wf_peer *peer)
+static void drop(struct wf_link *list, const struct wf_peer *peer)
 {
-	struct wf_link *head = &peer->home->verifying, *link = head->next;
+	struct wf_link *link = list->next;
 
-	while (link != head) {
+	while (link != list) {
 		struct verification *verification = wf_container(link, struct verification, link);
 
 		link = link->next;
 		if (verification->peer == peer)
 			end(verification);
 	}
+}
+
+void wf_verify_drop(struct wf_peer *peer)
+{
+	drop(&peer->home->verifying, peer);
+	drop(&peer->verdicts, peer);
 }
