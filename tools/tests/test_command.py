@@ -419,6 +419,12 @@ class Sim(Case):
         for phase in result["phases"]:
             self.assertEqual(set(phase), PHASE_KEYS)
             self.assertGreater(phase["gbps"], 0)
+        for event in result["rail_events"]:
+            self.assertIn(event["state"], ("down", "reopened", "carries"))
+        # A rail that was reopened while its link is down carries nothing; what carries was reopened before.
+        states = [event["state"] for event in result["rail_events"] if event["rail"] == "rdmap80s0"]
+        for before, state in zip([None, *states], states):
+            self.assertTrue(state != "carries" or before == "reopened", states)
 
     def test_kill_rail_table(self):
         run = weft("bench", "--sim", "p5,nics=4,rate=1G,copy=none", "--kill-rail", "1@200ms",

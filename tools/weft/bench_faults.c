@@ -227,11 +227,42 @@ void bench_faults_end(struct bench_faults *faults, uint64_t since_ns, uint64_t b
 	faults->running = false;
 }
 
-void bench_faults_rail(struct bench_faults *faults, uint64_t since_ns, bool up, const char *rail)
+/* More than the attempts to open a path amount to. */
+#define CARRIES_BYTES (UINT64_C(64) << 10)
+
+static void add_event(struct bench_faults *faults, uint64_t since_ns, enum bench_rail_state state,
+		      const char *rail)
 {
 	if (faults->events == BENCH_RAIL_EVENTS_MAX)
 		return;
 	struct bench_rail_event *event = &faults->event[faults->events++];
-	*event = (struct bench_rail_event){ .ns = since_ns, .up = up };
+	*event = (struct bench_rail_event){ .ns = since_ns, .state = state };
 	snprintf(event->rail, sizeof event->rail, "%s", rail);
+}
+
+void bench_faults_rail(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns, bool up,
+		       const char *rail)
+{
+	struct weft_rail_info info;
+
+	add_event(faults, since_ns, up ? BENCH_RAIL_REOPENED : BENCH_RAIL_DOWN, rail);
+	for (uint32_t i = 0; i < BENCH_NICS_MAX && weft_rail_info(engine, i, &info) == 0; i++) {
+		if (strcmp(info.name, rail) != 0)
+			continue;
+		faults->reopened[i] = up;
+		faults->reopened_bytes[i] = info.bytes;
+	}
+}
+
+void bench_faults_watch(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns)
+{
+	struct weft_rail_info info;
+
+	for (uint32_t i = 0; i < BENCH_NICS_MAX; i++) {
+		if (!faults->reopened[i] || weft_rail_info(engine, i, &info) < 0 ||
+		    info.bytes - faults->reopened_bytes[i] < CARRIES_BYTES)
+			continue;
+		faults->reopened[i] = false;
+		add_event(faults, since_ns, BENCH_RAIL_CARRIES, info.name);
+	}
 }

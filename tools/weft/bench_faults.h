@@ -7,6 +7,8 @@
 
 #include "options.h"
 
+#include <weft.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,10 +45,12 @@ struct bench_phase {
 	struct bench_mark start, half, end;
 };
 
+/* A rail whose endpoint is open again has no path yet: its first bytes show that it works. */
+enum bench_rail_state { BENCH_RAIL_DOWN, BENCH_RAIL_REOPENED, BENCH_RAIL_CARRIES };
 struct bench_rail_event {
 	uint64_t ns;
-	bool up;
-	char rail[32];
+	enum bench_rail_state state;
+	char rail[64];
 };
 
 struct bench_faults {
@@ -57,6 +61,8 @@ struct bench_faults {
 	bool running;
 	struct bench_rail_event event[BENCH_RAIL_EVENTS_MAX]; /* the first of them */
 	uint32_t events;
+	bool reopened[BENCH_NICS_MAX]; /* by rail: it is, and has carried nothing since */
+	uint64_t reopened_bytes[BENCH_NICS_MAX];
 
 	uint32_t nics;
 	char host[64]; /* this process, for the simulator */
@@ -85,6 +91,9 @@ void bench_faults_start(struct bench_faults *faults);
 int bench_faults_turn(struct bench_faults *faults, uint64_t since_ns, uint64_t bytes, char *why, size_t room);
 /* No operation is submitted from here on. */
 void bench_faults_end(struct bench_faults *faults, uint64_t since_ns, uint64_t bytes);
-void bench_faults_rail(struct bench_faults *faults, uint64_t since_ns, bool up, const char *rail);
+void bench_faults_rail(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns, bool up,
+		       const char *rail);
+/* Now and then: notes which of the reopened rails carry again. */
+void bench_faults_watch(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns);
 
 #endif

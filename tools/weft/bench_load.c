@@ -225,12 +225,13 @@ static void take_rail(struct bench_load *load, const struct weft_event *event, u
 
 	*(up ? &load->rails_up : &load->rails_down) += 1;
 	if (load->faults)
-		bench_faults_rail(load->faults, now - load->start_ns, up, rail);
+		bench_faults_rail(load->faults, load->engine, now - load->start_ns, up, rail);
 	if (!load->progress.shown)
 		return;
 	bench_progress_clear(&load->progress);
-	fprintf(stderr, "weft bench: a rail %s: %s %s\n", up ? "is back" : "failed and is being reopened",
-		rail, event->error ? event->error->text : "");
+	fprintf(stderr, "weft bench: a rail %s: %s %s\n",
+		up ? "was reopened" : "failed and is being reopened", rail,
+		event->error ? event->error->text : "");
 }
 
 static void take_event(struct bench_load *load, struct weft_event *event, uint64_t now)
@@ -299,6 +300,8 @@ static void look_around(struct bench_load *load, uint64_t now)
 		if (cmd_control_send(load->control, CMD_FRAME_ALIVE, NULL, 0, WEFT_SECOND) < 0)
 			broke(load, "%s", load->control->error);
 	}
+	if (load->faults)
+		bench_faults_watch(load->faults, load->engine, now - load->start_ns);
 	bench_progress_show(&load->progress, now, load->ended, load->posted, load->bytes);
 }
 

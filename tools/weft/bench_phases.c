@@ -8,6 +8,14 @@
 /* Of what the NICs that are left can carry while a link is down, and of the rate before once it is back. */
 static const double down_goal = 0.95, after_goal = 0.98;
 
+/* For people, and for programs. */
+static const char *const state_texts[] = { [BENCH_RAIL_DOWN] = "failed",
+					   [BENCH_RAIL_REOPENED] = "was reopened",
+					   [BENCH_RAIL_CARRIES] = "carries again" };
+static const char *const state_names[] = {
+	[BENCH_RAIL_DOWN] = "down", [BENCH_RAIL_REOPENED] = "reopened", [BENCH_RAIL_CARRIES] = "carries"
+};
+
 struct rates {
 	const char *name;
 	double seconds, gbps, half_gbps, line_gbps, cpu_s;
@@ -78,7 +86,7 @@ void bench_phases_json(const struct bench_summary *summary, struct cmd_json *jso
 		cmd_json_open(json, NULL, '{');
 		cmd_json_real(json, "seconds", (double)faults->event[i].ns / 1e9, 6);
 		cmd_json_text(json, "rail", faults->event[i].rail);
-		cmd_json_text(json, "state", faults->event[i].up ? "up" : "down");
+		cmd_json_text(json, "state", state_names[faults->event[i].state]);
 		cmd_json_close(json, '}');
 	}
 	cmd_json_close(json, ']');
@@ -131,7 +139,7 @@ static void print_timeline(const struct bench_faults *faults)
 	}
 	for (uint32_t i = 0; i < faults->events; i++)
 		printf("  rail          %s %s at %.3f s\n", faults->event[i].rail,
-		       faults->event[i].up ? "is back" : "failed", (double)faults->event[i].ns / 1e9);
+		       state_texts[faults->event[i].state], (double)faults->event[i].ns / 1e9);
 }
 
 void bench_phases_print(const struct bench_summary *summary)

@@ -240,7 +240,7 @@ static void report_table(const struct bench_summary *summary)
 	printf("  CPU           %.2f s here, %.2f s at the peer\n", (double)summary->cpu_ns / 1e9,
 	       (double)summary->peer_cpu_ns / 1e9);
 	if (summary->rails_down || summary->rails_up || summary->options->faults)
-		printf("  rail events   %" PRIu64 " down, %" PRIu64 " up, on this side\n",
+		printf("  rail events   %" PRIu64 " down, %" PRIu64 " reopened, on this side\n",
 		       summary->rails_down, summary->rails_up);
 	print_verdict(summary, &figures);
 	print_headline(summary, &figures);
