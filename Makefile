@@ -2,7 +2,7 @@
 BUILD ?= build
 ARGS ?=
 
-.PHONY: all build bench compare links test check fuzz asan tsan install format clean setup setup-tests help torture
+.PHONY: all build bench compare links test check fuzz asan tsan install uninstall format clean setup setup-tests help torture
 all: build
 
 help:
@@ -16,7 +16,8 @@ help:
 	@echo 'make compare  weft against bare libfabric, UCX, MPI, iperf3, memcpy (ARGS=--quick, --json, "--svg FILE")'
 	@echo 'make links    how much of 32 shaped links over real TCP weft uses (needs root)'
 	@echo 'make torture  random operations and faults for a minute, judged by an oracle (SEED=, MINUTES=)'
-	@echo 'make install  install under PREFIX (default /usr/local), DESTDIR respected'
+	@echo 'make install  install under PREFIX (default: the last one given, /usr/local at first), DESTDIR respected'
+	@echo 'make uninstall  remove what make install put there; PREFIX and DESTDIR as for it'
 
 setup:
 	@scripts/setup
@@ -26,9 +27,7 @@ setup-tests:
 	@scripts/setup --tests
 
 build: setup
-	@test ! -d $(BUILD)/tests/torture || rm -r $(BUILD)/tests/torture # older builds: the program is there now
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) -Dprefix=$(or $(PREFIX),/usr/local) --buildtype=release -Dwerror=true >/dev/null || { meson setup $(BUILD); exit 1; }
-	@ninja -C $(BUILD) --quiet
+	@scripts/build $(BUILD) $(abspath $(PREFIX))
 
 bench: build
 	@$(BUILD)/weft bench $(ARGS)
@@ -60,6 +59,9 @@ torture: build
 
 install: build
 	@meson install -C $(BUILD) --no-rebuild
+
+uninstall:
+	@scripts/uninstall $(BUILD) $(abspath $(PREFIX))
 
 format:
 	@clang-format -i $$(git ls-files '*.c' '*.h')
