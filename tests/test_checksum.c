@@ -151,6 +151,26 @@ static void many_at_once(void **state)
 		told(1000 + i);
 }
 
+/* All the receiver's transfers wait for something that does not come: its verdicts need none. */
+static void verdicts_need_no_room(void **state)
+{
+	struct weft_config there = side_config();
+	struct weft_write write;
+	struct weft_op op;
+	struct pair full;
+
+	there.max_transfers = 4;
+	pair_open(&full, NULL, &there, 65536);
+	for (uint64_t i = 0; i < there.max_transfers; i++)
+		peer_tell(&full.there, COMMAND_EXPECT, 70 + i, 1, 70 + i);
+	write = (struct weft_write){ full.region, 0, full.remote, 0, 65536 };
+	op = checked(1);
+	op.queue = full.here.queue;
+	assert_status(weft_write(full.here.engine, &write, &op, NULL), 0);
+	assert_status(end_of(&full.here, 1), 0);
+	pair_close(&full);
+}
+
 static void refused(void **state)
 {
 	static uint32_t index[1200000];
@@ -182,7 +202,8 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranges),	cmocka_unit_test(pages_of_every_kind),
 		cmocka_unit_test(scattered),	cmocka_unit_test(what_differs_is_told_to_nobody),
-		cmocka_unit_test(many_at_once), cmocka_unit_test(refused),
+		cmocka_unit_test(many_at_once),		cmocka_unit_test(verdicts_need_no_room),
+		cmocka_unit_test(refused),
 	};
 
 	return cmocka_run_group_tests_name("checksum", tests, open_pair, close_pair);

@@ -3,8 +3,13 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define BYTES (4u << 20)
 
@@ -243,6 +248,67 @@ static void threads(void **state)
 	assert_status(weft_queue_close(shared), 0);
 }
 
+/* ---- two threads wait, one is busy with what it got ---- */
+
+static sem_t free_again;
+static _Atomic int sleeper[2];
+static _Atomic uint64_t heard[3];
+
+static void *wait_then_work(void *arg)
+{
+	struct weft_event event;
+
+	atomic_store(&sleeper[(uintptr_t)arg], (int)syscall(SYS_gettid));
+	if (weft_queue_wait(shared, &event, 1, LIMIT) != 1 || event.tag > 2)
+		return NULL;
+	atomic_store(&heard[event.tag], 1);
+	weft_event_release(&event);
+	if (event.tag == 1) /* at work until the other has heard the second */
+		sem_wait(&free_again);
+	return NULL;
+}
+
+static bool sleeps(int thread)
+{
+	char path[64], text[512] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	file = thread ? fopen(path, "r") : NULL;
+	if (!file)
+		return false;
+	if (!fgets(text, sizeof(text), file))
+		text[0] = 0;
+	fclose(file);
+	return strstr(text, ") S ");
+}
+
+/* Whoever takes the first event leaves the other asleep: it must hear of the second all the same. */
+static void a_waiter_for_each(void **state)
+{
+	uint64_t deadline = now_ns() + LIMIT;
+	pthread_t thread[2];
+
+	shared = open_queue();
+	sem_init(&free_again, 0, 0);
+	for (uintptr_t i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, wait_then_work, (void *)i), 0);
+	while (!(sleeps(sleeper[0]) && sleeps(sleeper[1])) && now_ns() < deadline)
+		sched_yield();
+	assert_status(begin_write(shared, 1, 64), 0);
+	while (!atomic_load(&heard[1]) && now_ns() < deadline)
+		sched_yield();
+	assert_status(begin_write(shared, 2, 64), 0);
+	while (!atomic_load(&heard[2]) && now_ns() < deadline)
+		sched_yield();
+	assert_int_equal(atomic_load(&heard[2]), 1);
+	sem_post(&free_again);
+	for (int i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	sem_destroy(&free_again);
+	assert_status(weft_queue_close(shared), 0);
+}
+
 static void *register_and_close(void *arg)
 {
 	static _Thread_local char memory[4096];
@@ -306,7 +372,8 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(poll_and_wait), cmocka_unit_test(several_queues),
 		cmocka_unit_test(listening),	 cmocka_unit_test(descriptor),
-		cmocka_unit_test(threads),	 cmocka_unit_test(calls_from_threads),
+		cmocka_unit_test(threads),
+		cmocka_unit_test(a_waiter_for_each),	 cmocka_unit_test(calls_from_threads),
 		cmocka_unit_test(in_use),
 	};
 

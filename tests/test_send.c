@@ -146,6 +146,39 @@ static void both_ways(void **state)
 		assert_status(end_of(&pair.here, i), 0);
 }
 
+/* What was never sent to a peer that does not read holds nothing once its deadline has passed: others are served. */
+static void never_read(void **state)
+{
+	struct weft_config here = side_config(), there = side_config();
+	struct weft_op op = { .tag = 3, .timeout_ns = 100 * MS };
+	struct weft_info info = { .transfers_in_flight = 1 };
+	uint64_t timed_out = 0, deadline = now_ns() + LIMIT;
+	struct pair deaf;
+
+	here.max_transfers = 16;
+	there.peer_window = 16 * 8192;
+	there.max_message = 65536;
+	pair_open(&deaf, &here, &there, 4096);
+	op.queue = deaf.here.queue;
+	while (timed_out < 3 * here.max_transfers && now_ns() < deadline) {
+		struct weft_event event;
+
+		while (!weft_send(deaf.here.engine, deaf.peer, 1, "x", 1, &op, NULL))
+			;
+		wait_for_event(&deaf.here, WEFT_EVENT_END, 3, &event);
+		timed_out += event.status == -ETIMEDOUT;
+		weft_event_release(&event);
+	}
+	assert_true(timed_out >= 3 * here.max_transfers);
+	while (info.transfers_in_flight && now_ns() < deadline) {
+		side_gather(&deaf.here);
+		assert_status(weft_engine_info(deaf.here.engine, &info), 0);
+	}
+	assert_int_equal(info.transfers_in_flight, 0);
+	assert_status(pair_write(&deaf, 0, 0, 4096), 0);
+	pair_close(&deaf);
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -156,6 +189,7 @@ static int run(void)
 		cmocka_unit_test(unread),
 		cmocka_unit_test(writes_pass_messages),
 		cmocka_unit_test(both_ways),
+		cmocka_unit_test(never_read),
 	};
 
 	return cmocka_run_group_tests_name("send", tests, open_pair, close_pair);

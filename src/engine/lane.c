@@ -385,7 +385,7 @@ struct wf_path *wf_lane_any_path(struct wf_lane *lane, uint32_t first)
 
 void wf_lane_send_copy(struct wf_lane *lane, void *copy)
 {
-	struct wf_path *path = wf_lane_any_path(lane, 0);
+	struct wf_path *path = wf_lane_any_path(lane, lane->talk++); /* another each time: one may be silent */
 	struct wf_tx_frame *tx = path ? wf_group_take_tx(lane->group) : NULL;
 	struct wf_frame frame;
 

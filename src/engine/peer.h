@@ -63,6 +63,7 @@ struct wf_lane {
 	uint32_t in_flight;      /* frames posted; pieces are counted by their parts */
 	uint32_t alive;          /* parts not yet done */
 	bool opened, closing, closed;
+	uint32_t talk; /* where the next frame that the home cannot send goes */
 	_Atomic uint32_t paths_up;
 	_Atomic uint64_t last_ok_ns; /* a delivery to the peer completed: it lives */
 	struct wf_path path[]; /* by seat */

@@ -116,10 +116,12 @@ int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 
 /* ---- frames out ---- */
 
-static void count_send(struct wf_seat *seat, size_t bytes)
+/* What messages carry counts as a rail's bytes; greetings and acknowledgements do not. */
+static void count_send(struct wf_seat *seat, const struct wf_tx_frame *frame, size_t bytes)
 {
 	atomic_fetch_add_explicit(&seat->count.sends, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&seat->count.bytes, bytes - WF_FRAME_HEADER, memory_order_relaxed);
+	if (wf_frame_kind(frame->buffer) == WF_FRAME_MESSAGE)
+		atomic_fetch_add_explicit(&seat->count.bytes, bytes - WF_FRAME_HEADER, memory_order_relaxed);
 }
 
 int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame,
@@ -133,7 +135,7 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	if (bytes <= seat->limits.inject_bytes) {
 		error = wf_rail_inject(seat->rail, frame->buffer, bytes, path->target);
 		if (!error) {
-			count_send(seat, bytes);
+			count_send(seat, frame, bytes);
 			wf_group_give_tx(seat->group, frame);
 		}
 		return error;
@@ -148,7 +150,7 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	seat->ops++;
 	seat->group->on_nic++;
 	lane->in_flight++;
-	count_send(seat, bytes);
+	count_send(seat, frame, bytes);
 	return 0;
 }
 

@@ -49,6 +49,11 @@ void wf_frame_pack(const struct wf_frame *frame, void *buffer)
 	memcpy(buffer, &layout, sizeof(layout));
 }
 
+uint8_t wf_frame_kind(const void *buffer)
+{
+	return ((const uint8_t *)buffer)[offsetof(struct layout, kind)];
+}
+
 /* The parts of a message must fit together whatever a peer claims. */
 static bool message_ok(const struct wf_frame *frame)
 {

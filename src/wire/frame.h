@@ -51,6 +51,7 @@ struct wf_frame {
 };
 
 void wf_frame_pack(const struct wf_frame *frame, void *buffer); /* WF_FRAME_HEADER bytes */
+uint8_t wf_frame_kind(const void *buffer); /* of one that we packed ourselves */
 /* -EPROTO or -EPROTONOSUPPORT; payload follows the header and lies within bytes. */
 int wf_frame_unpack(const void *buffer, size_t bytes, struct wf_frame *ret_frame);
 
