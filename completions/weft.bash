@@ -31,6 +31,18 @@ _weft() {
 		mapfile -t COMPREPLY < <(compgen -W "p5 p5en p6-b200 p6-b300" -- "$word")
 		return
 		;;
+	--require)
+		mapfile -t COMPREPLY < <(compgen -W "nothing efa verbs" -- "$word")
+		return
+		;;
+	sim)
+		mapfile -t COMPREPLY < <(compgen -W "machines knobs faults set clear link --json --help" -- "$word")
+		return
+		;;
+	faults | set | clear | link)
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+		return
+		;;
 	--kill-rail | --revive-rail)
 		mapfile -t COMPREPLY < <(compgen -W "0@1s 0@3s 3@1s 3@3s" -- "$word")
 		return

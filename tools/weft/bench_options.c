@@ -341,6 +341,16 @@ static int lay_out(struct bench_options *options)
 	return 0;
 }
 
+/* Large messages are copied on both sides: many in flight only wait, and longer than their deadline. */
+static uint64_t default_depth(int op, uint64_t size)
+{
+	uint64_t depth = defaults[op].depth, fit = BENCH_MESSAGE_MAX / size;
+
+	if (!bench_op_is_message(op) || depth <= fit)
+		return depth;
+	return fit ? fit : 1;
+}
+
 int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 {
 	int rc = cmd_options_parse(&usage, table, argc, argv, &given.host, 1);
@@ -356,7 +366,7 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 	if (!options.page_size_given)
 		options.page_size = defaults[options.params.op].size;
 	if (!options.depth_given)
-		options.params.depth = defaults[options.params.op].depth;
+		options.params.depth = default_depth(options.params.op, options.size);
 	if (!options.region_given)
 		options.region = defaults[options.params.op].region;
 	if (options.ops && !options.duration_given)
