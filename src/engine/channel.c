@@ -427,6 +427,7 @@ void wf_channel_drop_inbound(struct wf_peer *peer)
 	struct wf_link *lists[] = { &peer->channel.inbound, &peer->barriers };
 
 	wf_verify_drop(peer);
+	peer->early = 0;
 	for (int i = 0; i < 2; i++)
 		while (!wf_list_empty(lists[i])) {
 			struct wf_inbound *inbound = wf_container(lists[i]->next, struct wf_inbound, link);

@@ -101,7 +101,8 @@ struct wf_peer {
 	struct wf_channel channel;
 	struct wf_link operations; /* struct wf_transfer.link: begun, not ended */
 	struct wf_link pumping, acking; /* in the home group's lists */
-	struct wf_link barriers;   /* struct wf_inbound: entered before we did */
+	struct wf_link barriers;   /* struct wf_inbound: entered before we did, the latest of them */
+	uint32_t early;            /* how many */
 	struct wf_link verdicts;   /* of its checked writes, on their way (verify.c) */
 	uint32_t verifications;    /* those, and what is still being checked */
 	uint32_t talk_seat;        /* where frames go while it is up */

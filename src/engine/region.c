@@ -11,19 +11,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* One rail of each group at a time: pinning much memory takes long, and in between the worker sees to its peers. */
 static int register_on(struct wf_group *group, void *context)
 {
 	struct wf_region *region = context;
+	struct wf_seat *seat = &group->seat[region->place];
 
-	for (uint32_t i = 0; i < group->seats; i++) {
-		struct wf_seat *seat = &group->seat[i];
-		int error = wf_rail_register(seat->rail, region->base, region->bytes, region->access, region->handle,
-					     &region->memory[seat->index]);
+	if (region->place >= group->seats)
+		return 0;
+	return wf_rail_register(seat->rail, region->base, region->bytes, region->access, region->handle,
+				&region->memory[seat->index]);
+}
 
-		if (error)
-			return error;
-	}
-	return 0;
+static int register_everywhere(struct weft_engine *engine, struct wf_region *region)
+{
+	uint32_t places = 0;
+	int error = 0;
+
+	for (uint32_t g = 0; g < engine->groups; g++)
+		places = engine->group[g].seats > places ? engine->group[g].seats : places;
+	for (region->place = 0; region->place < places && !error; region->place += !error)
+		error = wf_engine_control(engine, register_on, region);
+	return error;
 }
 
 static int unregister_on(struct wf_group *group, void *context)
@@ -93,7 +102,7 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 		return error;
 	}
 	region->handle = handle;
-	error = wf_engine_control(engine, register_on, region);
+	error = register_everywhere(engine, region);
 	if (error) {
 		wf_handle_retire(&engine->regions, handle);
 		/* After a time-out a worker may still be at it: the region then stays, unusable. */

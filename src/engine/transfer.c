@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COPIES_KEPT (32u << 20)
+#define COPIES_KEPT    (32u << 20)
+#define EARLY_BARRIERS 256 /* of one peer, kept until we enter them */
 
 static uint64_t generation_of(uint64_t state)
 {
@@ -349,6 +350,7 @@ static void enter_barrier(struct wf_transfer *transfer)
 			continue;
 		wf_list_remove(&inbound->link);
 		wf_inbound_free(inbound);
+		transfer->peer->early--;
 		transfer->answered = true;
 		break;
 	}
@@ -523,4 +525,11 @@ void wf_barrier_arrived(struct wf_inbound *inbound)
 		return;
 	}
 	wf_list_append(&peer->barriers, &inbound->link);
+	/* Theirs may have timed out long ago. Whoever enters barriers that we never do must not use up its credit with them. */
+	if (++peer->early > EARLY_BARRIERS) {
+		inbound = wf_container(peer->barriers.next, struct wf_inbound, link);
+		wf_list_remove(&inbound->link);
+		wf_inbound_free(inbound);
+		peer->early--;
+	}
 }

@@ -13,8 +13,13 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-/* The interface we were written against. Newer libraries keep it; nothing newer is used unguarded. */
+/* The interface we were written against. Newer libraries keep it; nothing newer is used unguarded. From 1.18 on efa takes
+ * the version as the wish for real RDMA on every card that has it. */
+#if FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION) >= FI_VERSION(1, 18)
+#define WF_FI_VERSION FI_VERSION(1, 18)
+#else
 #define WF_FI_VERSION FI_VERSION(1, 14)
+#endif
 
 struct wf_rail {
 	struct fi_info *info;

@@ -31,11 +31,6 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 		       (unsigned long long)bytes, fi_strerror(-error));
 		return error == -FI_ENOMEM || error == -FI_ENOKEY ? -ENOMEM : error;
 	}
-	if ((mode & FI_MR_ENDPOINT) &&
-	    ((error = fi_mr_bind(mr, &rail->ep->fid, 0)) || (error = fi_mr_enable(mr)))) {
-		fi_close(&mr->fid);
-		return error;
-	}
 	ret_memory->mr = mr;
 	ret_memory->desc = fi_mr_desc(mr);
 	ret_memory->key = fi_mr_key(mr);

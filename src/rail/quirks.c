@@ -13,10 +13,12 @@
  *      Writes of several small ranges land in the wrong place, empty ones with an immediate fail,
  *      and others with an immediate complete before they have landed unless delivery is asked for.
  * udp  Through ofi_rxd 1.17 aborts the process once writes are in flight: not offered, not even when named.
- * efa  A completed RDMA write was acknowledged by the peer's NIC; a destroyed queue pair sends nothing more.
+ * efa  A completed RDMA write was acknowledged by the peer's NIC, but where a card or a peer cannot, writes are emulated by
+ *      messages, and those complete earlier unless delivery is asked for; real ones do not mind being asked. efa-direct
+ *      has only real ones. A destroyed queue pair sends nothing more.
  */
 static const struct wf_quirks table[] = {
-	{ .provider = "efa", .name = "efa", .rank = 1, .by_default = true, .delivery_implied = true, .close_quiesces = true },
+	{ .provider = "efa", .name = "efa", .rank = 1, .by_default = true, .close_quiesces = true },
 	{ .provider = "efa-direct", .name = "efa-direct", .rank = 2, .by_default = true, .delivery_implied = true, .close_quiesces = true },
 	{ .provider = "verbs;ofi_rxm", .name = "verbs", .rank = 3, .by_default = true, .close_quiesces = true },
 	{ .provider = "net", .name = "tcp", .rank = 20, .by_default = true, .window_ops = 32, .window_bytes = 4 << 20 },
