@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <weft.h>
 
 #include <cmocka.h>
@@ -62,6 +63,44 @@ static int set_up(void **state)
 	assert_int_equal(weft_region_export(sides.there, region, blob, &bytes), 0);
 	assert_int_equal(weft_remote_import(sides.here, sides.peer, blob, bytes, &sides.remote), 0);
 	return 0;
+}
+
+/* A groups file overrules the topology; one that is wrong, or not there, is an error and not a guess. */
+static void groups_by_file(void **state)
+{
+	struct weft_config config = WEFT_CONFIG_INIT;
+	struct weft_rail_info rail;
+	struct weft_info info;
+	weft_engine *engine;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/tmp/weft-near-%d.groups", (int)getpid());
+	config.provider = "simfab";
+	config.max_workers = GPUS;
+	config.groups = path;
+	assert_int_equal(weft_open(&config, &engine), -ENOENT);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fprintf(file, "group numa=0 rails=rdmap80s0,rdmap79s0\ngroup numa=1 rails=*\n");
+	fclose(file);
+	assert_int_equal(weft_open(&config, &engine), 0);
+	assert_int_equal(weft_engine_info(engine, &info), 0);
+	assert_int_equal(info.groups, 2);
+	for (uint32_t i = 0; i < info.rails; i++) {
+		bool first;
+
+		assert_int_equal(weft_rail_info(engine, i, &rail), 0);
+		first = !strcmp(rail.name, "rdmap79s0") || !strcmp(rail.name, "rdmap80s0");
+		assert_int_equal(rail.group, first ? 0 : 1);
+	}
+	weft_close(engine);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fprintf(file, "group numa=0 rails=nosuchnic\n");
+	fclose(file);
+	assert_int_equal(weft_open(&config, &engine), -EINVAL);
+	unlink(path);
 }
 
 static int tear_down(void **state)
@@ -171,6 +210,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(gpu_memory_uses_its_rails),
 		cmocka_unit_test(host_memory_uses_all),
+		cmocka_unit_test(groups_by_file),
 		cmocka_unit_test(nothing_is_near),
 	};
 

@@ -179,6 +179,7 @@ void cmd_transport_config(const struct cmd_transport_options *options, const str
 	config.provider = transport->provider[0] ? transport->provider : NULL;
 	config.rails = transport->rails[0] ? transport->rails : NULL;
 	config.avoid = transport->avoid[0] ? transport->avoid : NULL;
+	config.groups = options->groups;
 	config.max_rails = transport->max_rails;
 	config.max_workers = (uint32_t)options->workers;
 	if (options->manual)

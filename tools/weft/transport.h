@@ -19,6 +19,7 @@ struct cmd_transport_options {
 	const char *provider; /* NULL: choose */
 	const char *rails;    /* a number, or names and addresses; NULL: all */
 	const char *avoid;
+	const char *groups; /* a file, for this side's engine */
 	uint64_t workers;
 	bool manual, verbose, quiet;
 	bool same_host; /* the peer is on this host */
@@ -35,7 +36,9 @@ struct cmd_transport_options {
 	{ .name = "avoid", .type = CMD_STRING, .value = &(to).avoid, .argument = "LIST",                      \
 	  .help = "none of these NICs" },                                                                     \
 	{ .name = "workers", .type = CMD_NUMBER, .value = &(to).workers, .argument = "N", .min = 1, .max = 1024, \
-	  .help = "at most N worker threads on each side (default: one a group of rails)" }
+	  .help = "at most N worker threads on each side (default: one a group of rails)" },                   \
+	{ .name = "groups", .type = CMD_STRING, .value = &(to).groups, .argument = "FILE",                    \
+	  .help = "group this side's rails as FILE says; 'weft topo --groups FILE' checks it" }
 #define CMD_SIM_OPTION(sim)                                                                                   \
 	{ .name = "sim", .type = CMD_STRING, .value = &(sim), .argument = "NAME[,KEY=VALUE...]",              \
 	  .help = "simulated NICs instead of this host's, such as p5; every result says so" }
