@@ -74,6 +74,13 @@ static void set_notify(struct node *node, struct op *op, struct weft_op *to, uin
 	}
 }
 
+/* A third of what is written and announced is checked from end to end. */
+static void set_checksum(struct node *node, const struct op *op, struct weft_op *to)
+{
+	if (op->notify == WEFT_NOTIFY_FENCED && random_chance(&node->random, 33))
+		to->flags = WEFT_CHECKSUM;
+}
+
 static bool no_room(struct node *node, struct op *op)
 {
 	op_accepted(node, op, -EAGAIN, 0); /* gives everything back */
@@ -94,6 +101,7 @@ static bool submit_write(struct node *node, struct op *op, uint32_t target, uint
 	op_move(op, 1, skew, out_of(op, 0) + skew, bytes);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
+	set_checksum(node, op, &to);
 	write = (struct weft_write){ node->out, offset_of(&op->run[0]) + skew, node->link[target].in,
 				     offset_of(&op->run[1]) + skew, bytes };
 	int rc = weft_write(node->engine, &write, &to, &handle);
@@ -168,6 +176,7 @@ static bool submit_pages(struct node *node, struct op *op, uint32_t target, uint
 	}
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
+	set_checksum(node, op, &to);
 	pages = (struct weft_pages){ .page_bytes = page,
 				     .count = count,
 				     .from = node->out,
@@ -223,6 +232,7 @@ static bool submit_scatter(struct node *node, struct op *op)
 	}
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
+	set_checksum(node, op, &to);
 	rc = weft_scatter(node->engine, write, count, &to, &handle);
 	op_accepted(node, op, rc, handle);
 	return !rc;
