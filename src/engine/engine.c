@@ -131,8 +131,7 @@ static int open_pools(struct weft_engine *engine)
 
 		slot->engine = engine;
 		slot->id = i + 1;
-		/* Generations start elsewhere in every engine, so that one's numbers mean nothing to another.
-		 */
+		/* Generations start elsewhere in every engine, so that one's numbers mean nothing to another. */
 		atomic_store(&slot->state, (engine->incarnation & 0x3fffffff) << 32 | WF_STOP_DONE);
 	}
 	if (!error)

@@ -220,8 +220,7 @@ int wf_cancel_children(struct weft_engine *engine, struct wf_transfer *parent, w
 	uint32_t left = atomic_load(&parent->children_left);
 	bool same;
 
-	/* Counted as one more child while we read its list, so that it cannot end and be used anew meanwhile.
-	 */
+	/* Counted as one more child while we read its list, so that it cannot end and be used anew meanwhile. */
 	do {
 		if (!left)
 			return -ENOENT;

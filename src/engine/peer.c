@@ -45,8 +45,7 @@ static void directory_forget(struct weft_engine *engine, struct wf_peer *peer)
 
 /* ---- application side ---- */
 
-/* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait.
- */
+/* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait. */
 static void post(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value)
 {
 	if (from)

@@ -23,8 +23,7 @@ int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_reg
 /* Is the slice's remote of the peer that lives now? */
 int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_slice *slice);
 
-/* How large pieces of a transfer of so many bytes are: all rails share it, yet each piece is worth its post.
- */
+/* How large pieces of a transfer of so many bytes are: all rails share it, yet each piece is worth its post. */
 uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes);
 /* Can so many bytes go as one write with an immediate? */
 int wf_request_counted(const struct weft_engine *engine, uint64_t bytes);

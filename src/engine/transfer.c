@@ -219,8 +219,7 @@ void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error
 		transfer->error_payload = wf_error_payload(error, &transfer->error);
 }
 
-/* Every failed end says what failed, in words; the worker that saw the cause may have said it better already.
- */
+/* Every failed end says what failed, in words; the worker that saw the cause may have said it better already. */
 static void describe(const struct wf_transfer *transfer, int status, struct weft_error *ret_error)
 {
 	const struct wf_peer *peer = transfer->peer;

@@ -159,8 +159,7 @@ static int choose_worker(const struct wf_topo *topo, const struct wf_topo_group 
 	return fallback >= 0 ? fallback : group->core_count ? (int)group->cores[0] : -1;
 }
 
-/* The turn-th of sharers even parts, in order; when there are fewer cores than groups, one core for several.
- */
+/* The turn-th of sharers even parts, in order; when there are fewer cores than groups, one core for several. */
 static int give(struct wf_topo_group *group, hwloc_const_bitmap_t pool, size_t turn, size_t sharers)
 {
 	size_t count = (size_t)hwloc_bitmap_weight(pool), at = 0;

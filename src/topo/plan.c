@@ -1,5 +1,4 @@
-/* Turns a topology and a list of NICs into groups: by rule or by file, then merged, then given cores. Pure.
- */
+/* Turns a topology and a list of NICs into groups: by rule or by file, then merged, then given cores. Pure. */
 #include <errno.h>
 #include <stdlib.h>
 
