@@ -11,7 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define SPIN_NS (20 * WF_US) /* a wait looks so long before it sleeps */
+#define SPIN_NS (20 * WF_US) /* a wait looks so long before it sleeps, where that pays off */
 
 int wf_queue_init(struct weft_engine *engine, weft_queue **ret_queue)
 {
@@ -122,13 +122,21 @@ static void sleep_until(weft_queue *queue, uint64_t deadline_ns)
 static int wait_once(weft_queue *queue, struct weft_event *events, int max, uint64_t deadline_ns)
 {
 	uint64_t start = wf_now_ns();
+	bool look = false, slept = false, begun = false;
 
 	for (;;) {
 		int got = wf_queue_poll(queue, events, max);
 		uint64_t now;
 
-		if (got)
+		if (got) {
+			if (look)
+				wf_spin_learn(&queue->spin, !slept);
 			return got;
+		}
+		if (!begun) { /* what was there already teaches nothing */
+			look = wf_spin_worth_it(&queue->spin);
+			begun = true;
+		}
 		if (atomic_load_explicit(&queue->closed, memory_order_acquire))
 			return -ESHUTDOWN;
 		now = wf_now_ns();
@@ -137,8 +145,9 @@ static int wait_once(weft_queue *queue, struct weft_event *events, int max, uint
 		if (wf_engine_is_manual(queue->engine)) {
 			if (wf_engine_progress(queue->engine) <= 0 && now - start > SPIN_NS)
 				sched_yield();
-		} else if (now - start > SPIN_NS) {
+		} else if (!look || now - start > SPIN_NS) {
 			sleep_until(queue, deadline_ns);
+			slept = true;
 		}
 	}
 }

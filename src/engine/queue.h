@@ -7,6 +7,7 @@
 
 #include "base/list.h"
 #include "base/mpsc.h"
+#include "base/spin.h"
 #include "weft.h"
 
 #include <pthread.h>
@@ -31,13 +32,15 @@ struct weft_queue {
 	struct wf_mpsc items;
 	uint64_t taken; /* under consumer */
 	int fd;
+	struct wf_spin spin; /* whether waits look before they sleep */
 	_Atomic int fd_used;  /* the application polls the fd: keep it true to the queue */
-	_Atomic int armed;    /* someone sleeps, or will: wake by writing the fd */
 	_Atomic int waiters;
 	_Atomic int closed;
+	/* What workers write for every end, on a line that a waiter looks at only for what was pushed. */
+	alignas(64) _Atomic uint64_t pushed;
 	_Atomic uint64_t in_flight; /* operations that will end here */
 	_Atomic uint32_t pushers;   /* workers between pushing an end and having done with the queue */
-	alignas(64) _Atomic uint64_t pushed;
+	_Atomic int armed;	    /* someone sleeps, or will: wake by writing the fd */
 };
 
 int wf_queue_init(struct weft_engine *engine, weft_queue **ret_queue);

@@ -100,6 +100,7 @@ static void sleep_for(struct wf_worker *worker, uint64_t limit_ns)
 	if (got <= 0)
 		return;
 	worker->idle_ns = 0; /* woken: look closely again for a while */
+	worker->woken = true;
 	/* Nonblocking: nothing to drain is no error. */
 	if (read(worker->wake_fd, &drained, sizeof(drained)) < 0)
 		return;
@@ -125,6 +126,38 @@ static void nap(struct wf_worker *worker)
 	atomic_store(&worker->sleeping, 0);
 }
 
+static void something_happened(struct wf_worker *worker)
+{
+	if (worker->looks)
+		wf_spin_learn(&worker->spin, !worker->napped);
+	worker->idle_ns = 0;
+	worker->looks = worker->napped = worker->woken = false;
+}
+
+/* Nothing happened in this turn: look on, or nap. *look_until: after a nap, before the next. */
+static void rest(struct wf_worker *worker, uint64_t *look_until)
+{
+	uint64_t idle;
+
+	if (!worker->idle_ns) {
+		worker->idle_ns = worker->now_ns;
+		if (!worker->napped)
+			worker->looks = wf_spin_worth_it(&worker->spin);
+	}
+	idle = worker->now_ns - worker->idle_ns;
+	if (worker->now_ns < *look_until)
+		return;
+	if (idle <= SPIN_NS && (worker->looks || worker->woken || worker->ops->in_flight(worker->context)))
+		return;
+	if (idle <= SPIN_NS && !worker->ops->can_sleep(worker->context)) {
+		sched_yield(); /* nothing would wake us: look on, but let others have the core first */
+		return;
+	}
+	worker->napped = true;
+	nap(worker);
+	*look_until = idle < DEEP_SLEEP_NS && worker->looks ? wf_now_ns() + LOOK_NS : 0;
+}
+
 static void *loop(void *argument)
 {
 	struct wf_worker *worker = argument;
@@ -146,18 +179,10 @@ static void *loop(void *argument)
 	if (worker->start_status)
 		return NULL;
 	while (!atomic_load_explicit(&worker->stopping, memory_order_acquire)) {
-		if (turn(worker)) {
-			worker->idle_ns = 0;
-			continue;
-		}
-		if (!worker->idle_ns)
-			worker->idle_ns = worker->now_ns;
-		if (worker->now_ns - worker->idle_ns > SPIN_NS && worker->now_ns >= look_until) {
-			bool lately = worker->now_ns - worker->idle_ns < DEEP_SLEEP_NS;
-
-			nap(worker);
-			look_until = lately ? wf_now_ns() + LOOK_NS : 0;
-		}
+		if (turn(worker))
+			something_happened(worker);
+		else
+			rest(worker, &look_until);
 	}
 	worker->ops->stop(worker->context);
 	return NULL;

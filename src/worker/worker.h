@@ -7,6 +7,7 @@
 #define WF_WORKER_WORKER_H
 
 #include "base/ring.h"
+#include "base/spin.h"
 #include "worker/timer.h"
 
 #include <pthread.h>
@@ -32,6 +33,9 @@ struct wf_worker {
 	int wake_fd, epoll_fd;
 	uint64_t now_ns;  /* as of this turn; the worker's own */
 	uint64_t idle_ns; /* since when nothing happened; 0: busy */
+	struct wf_spin spin;
+	bool looks, napped; /* since something happened: it looks before it naps; it has napped */
+	bool woken;         /* by a descriptor, and nothing has come of it yet */
 	struct wf_timers timers;
 	struct wf_ring inbox;
 	uint64_t taken; /* notes, the worker's own count */

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +31,7 @@ struct peer {
 	struct bench_result result;
 	uint64_t next_message, expected_messages, mapped, cpu_start, heard_ns;
 	uint32_t idle_turns; /* manual progress */
+	uint64_t event_ns;   /* when the last one came */
 	bool finished;
 	char *why;
 	size_t room;
@@ -220,14 +220,18 @@ static int answer(struct peer *peer, const struct weft_event *event)
 	}
 }
 
-static int take_events(struct peer *peer)
+/* With threads of weft's own it waits for the first event: looking before sleeping is the library's business. */
+static int take_events(struct peer *peer, uint64_t wait_ns)
 {
 	struct weft_event events[64];
 	int got, rc = 0;
 	uint64_t before = peer->result.messages;
 	int happened = peer->params.manual ? weft_progress(peer->engine) : 0;
 
-	while (rc == 0 && (got = weft_queue_poll(peer->queue, events, 64)) != 0) {
+	while (rc == 0 && (got = wait_ns ? weft_queue_wait(peer->queue, events, 64, wait_ns)
+					 : weft_queue_poll(peer->queue, events, 64)) != 0) {
+		wait_ns = 0;
+		peer->event_ns = cmd_now_ns();
 		if (got < 0)
 			return fail_weft(peer, got, "the queue failed");
 		for (int i = 0; i < got; i++) {
@@ -288,7 +292,7 @@ static int send_result(struct peer *peer)
 	int rc = 0;
 
 	while (rc == 0 && peer->result.messages < peer->expected_messages && cmd_now_ns() < deadline)
-		rc = take_events(peer);
+		rc = take_events(peer, 0);
 	if (rc < 0)
 		return rc;
 	rc = bench_result_pack(&peer->result, payload, sizeof payload);
@@ -324,13 +328,13 @@ static int take_frame(struct peer *peer)
 	}
 }
 
-static void rest(struct peer *peer)
+/* While there are events the control connection is looked at each millisecond, else each ten: not by sleeping on both
+ * descriptors, which would cost every round trip a wake-up. */
+static uint64_t patience(const struct peer *peer)
 {
-	struct pollfd waiting[2] = {
-		{ .fd = peer->control->fd, .events = POLLIN },
-		{ .fd = weft_queue_fd(peer->queue), .events = POLLIN },
-	};
-	poll(waiting, waiting[1].fd < 0 ? 1 : 2, waiting[1].fd < 0 ? 1 : 500);
+	if (peer->params.manual)
+		return 0;
+	return cmd_now_ns() - peer->event_ns < 10 * LOOK_NS ? LOOK_NS : 10 * LOOK_NS;
 }
 
 static int serve(struct peer *peer)
@@ -340,9 +344,7 @@ static int serve(struct peer *peer)
 
 	peer->heard_ns = cmd_now_ns();
 	while (rc == 0 && !peer->finished) {
-		rc = take_events(peer);
-		if (!peer->params.manual)
-			rest(peer);
+		rc = take_events(peer, patience(peer));
 		uint64_t now = cmd_now_ns();
 		if (rc == 0 && (!peer->params.manual || now - looked_ns > LOOK_NS)) {
 			looked_ns = now;
