@@ -1,10 +1,11 @@
 /*
- * What an engine costs that has nothing to do: opened with one and with four tcp rails and one peer, left
- * alone, and the processor time of both processes looked at after. Nothing here passes or fails.
+ * What an engine costs that has nothing to do: opened with some rails and one peer, left alone, and the processor
+ * time of both processes looked at after. Nothing here passes or fails.
  *
  * usage: idle [--json] [--seconds N]
  */
 #include "other.h"
+#include "sim/setup.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -32,6 +33,17 @@ static void leave_alone(double seconds)
 				 .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9) };
 
 	nanosleep(&time, NULL);
+}
+
+/* Rails of their own on this host: 127.0.0.1, 127.0.0.2, … */
+static const char *loopbacks(int count)
+{
+	static char text[1024];
+	size_t at = 0;
+
+	for (int i = 1; i <= count; i++)
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s127.0.0.%d", i > 1 ? "," : "", i);
+	return text;
 }
 
 static int measure(const char *provider, const char *rails, double seconds, struct result *result)
@@ -78,14 +90,17 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	static const struct {
+	const struct {
 		const char *name, *provider, *rails;
 	} row[] = { { "tcp, 1 rail", "tcp", "127.0.0.1" },
 		    { "tcp, 4 rails", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4" },
-		    { "shm", "shm", NULL } };
+		    { "tcp, 32 rails", "tcp", loopbacks(32) },
+		    { "shm", "shm", NULL },
+		    { "simulated p5, 32 rails", "simfab", NULL } };
 	const int rows = (int)(sizeof(row) / sizeof(row[0]));
 	double seconds = 2;
 	bool json = false;
+	char why[256];
 	int option;
 
 	while ((option = getopt_long(argc, argv, "js:h", options, NULL)) != -1) {
@@ -98,8 +113,12 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
+	if (wf_sim_setup("p5", why, sizeof(why))) {
+		fprintf(stderr, "idle: %s\n", why);
+		return 1;
+	}
 	if (!json)
-		printf("idle for %.1f s with one peer; processor use in %% of a core\n%-14s %8s %8s %12s\n",
+		printf("idle for %.1f s with one peer; processor use in %% of a core\n%-24s %8s %8s %12s\n",
 		       seconds, "", "here", "peer", "wake-ups/s");
 	for (int i = 0; i < rows; i++) {
 		struct result result = { 0 };
@@ -115,7 +134,7 @@ int main(int argc, char **argv)
 			       i ? " " : "[", row[i].name, 100 * result.here, 100 * result.there,
 			       result.wakes, i + 1 < rows ? "," : "]");
 		else
-			printf("%-14s %8.3f %8.3f %12.1f\n", row[i].name, 100 * result.here,
+			printf("%-24s %8.3f %8.3f %12.1f\n", row[i].name, 100 * result.here,
 			       100 * result.there, result.wakes);
 	}
 	return 0;
