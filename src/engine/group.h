@@ -72,6 +72,7 @@ struct wf_seat {
 	_Atomic int up;
 	uint32_t ops; /* posted: pieces and frames */
 	uint64_t last_ok_ns;
+	uint64_t nudged_ns; /* when a peer that is written to was last kept awake */
 	uint64_t opened_ns;
 	uint32_t reopen_tries;
 	uint32_t granted; /* immediates that peers may have unread in its completion queue, together */

@@ -14,6 +14,7 @@
 #define BATCH        32         /* posts a rail's turn; the last one rings */
 #define BATCH_LEAST  4
 #define LOOK_AT      64         /* lanes a rail passes over in a turn */
+#define NUDGE_NS     (500 * WF_US)
 #define LANE_QUANTUM (1u << 20) /* bytes before the next peer's turn */
 
 /* Pieces of one part, one after the other in a batch, that differ only in where they lie. */
@@ -497,6 +498,16 @@ static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
 	return sent;
 }
 
+/* A peer whose rails have nothing to wake it naps ever longer while it is only written to: a frame that means nothing
+ * keeps it looking, often enough that its queue does not fill up meanwhile. */
+static void nudge(struct wf_group *group, struct wf_seat *seat, struct wf_peer *peer)
+{
+	if (wf_group_now(group) - seat->nudged_ns < NUDGE_NS || peer->home != group)
+		return;
+	seat->nudged_ns = wf_group_now(group);
+	wf_peer_send_plain(peer, WF_FRAME_PONG);
+}
+
 int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level)
 {
 	struct batch batch;
@@ -519,6 +530,8 @@ int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level)
 	if (sent) {
 		count(batch.run[0].rma.read ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
 		count(&seat->count.bytes, batch.bytes);
+		if (seat->limits.target_looks)
+			nudge(group, seat, batch.piece[0]->part->lane->peer);
 	}
 	/* Backwards, so that they come again in the order they had. */
 	for (int i = batch.count - 1; i > sent; i--)

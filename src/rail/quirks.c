@@ -8,7 +8,8 @@
  * tcp  Completions without FI_DELIVERY_COMPLETE mean "in the socket"; what is in the peer's socket buffer lands after
  *      our side closed. 1.17 calls its native RDM endpoint "net".
  * shm  1.17 writes straight into the peer's memory (process_vm_writev) before it completes; asking for delivery turns
- *      that off and hangs when the peer is killed. It has no wait object. An address that was removed from its vector and
+ *      that off and hangs when the peer is killed. It has no wait object, and each write leaves a note in the peer's queue
+ *      of 1024: a peer that sleeps meanwhile stops us. An address that was removed from its vector and
  *      comes back makes it follow a null pointer, and it holds 256 at most: they are kept until the rail is reopened.
  *      Writes of several small ranges land in the wrong place, empty ones with an immediate fail,
  *      and others with an immediate complete before they have landed unless delivery is asked for.
@@ -23,7 +24,7 @@ static const struct wf_quirks table[] = {
 	{ .provider = "verbs;ofi_rxm", .name = "verbs", .rank = 3, .by_default = true, .close_quiesces = true },
 	{ .provider = "net", .name = "tcp", .rank = 20, .by_default = true, .window_ops = 32, .window_bytes = 4 << 20 },
 	{ .provider = "tcp", .name = "tcp", .rank = 20, .by_default = true, .window_ops = 32, .window_bytes = 4 << 20 },
-	{ .provider = "shm", .name = "shm", .rank = 30, .by_default = true, .delivery_implied = true, .window_ops = 64, .window_bytes = 8 << 20, .keep_addresses = 200, .one_range = true, .no_empty_immediate = true, .immediate_needs_delivery = true },
+	{ .provider = "shm", .name = "shm", .rank = 30, .by_default = true, .delivery_implied = true, .window_ops = 64, .window_bytes = 8 << 20, .keep_addresses = 200, .one_range = true, .no_empty_immediate = true, .immediate_needs_delivery = true, .target_looks = true },
 	{ .provider = "sockets", .name = "sockets", .rank = 90 },
 	{ .provider = "udp;ofi_rxd", .name = "udp;ofi_rxd", .rank = 90, .crashes = true },
 	{ .provider = NULL, .name = NULL, .rank = 10, .by_default = true, .close_quiesces = true },

@@ -18,6 +18,7 @@ struct wf_quirks {
 	bool immediate_needs_delivery; /* a write with an immediate completes early unless delivery is asked for */
 	bool no_empty_immediate; /* a write of no bytes with an immediate fails */
 	bool one_range;        /* it offers several ranges an operation and misplaces them */
+	bool target_looks;     /* a peer must look for its queue to drain, even of one-sided writes, and nothing wakes it */
 	bool no_wait;          /* its wait object costs more than it saves */
 	uint32_t keep_addresses; /* it cannot take an address again that was removed, and has room for so many; 0: it can */
 };

@@ -75,6 +75,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 		limits->rma_ranges = 1;
 	limits->address_format = info->addr_format;
 	limits->delivery_complete = quirks->delivery_implied || offers_delivery(info);
+	limits->target_looks = quirks->target_looks;
 	limits->close_quiesces = quirks->close_quiesces;
 	limits->immediate = info->domain_attr->cq_data_size >= 4;
 	rail->rma_flags = limits->delivery_complete && !quirks->delivery_implied ? FI_DELIVERY_COMPLETE : 0;

@@ -56,6 +56,7 @@ struct wf_rail_limits {
 	bool close_quiesces;    /* nothing lands after the endpoint is closed */
 	bool immediate;         /* writes can carry 32 bits */
 	bool waits;             /* has a descriptor to sleep on */
+	bool target_looks;      /* writes need the peer to look now and then, and nothing but a frame tells it to */
 };
 
 struct wf_rail;

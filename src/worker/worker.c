@@ -15,7 +15,8 @@
 #define NAP_FIRST_NS  (50 * WF_US)  /* rails without a wait object are looked at so often … */
 #define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
 #define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
-#define NAP_LAST_NS   (5 * WF_MS)   /* … and so often when it has been for a second */
+#define NAP_LAST_NS   (5 * WF_MS)   /* … and so often when it has been … */
+#define NAP_DEEP_NS   (200 * WF_MS) /* … for so long: less than between two heartbeats */
 #define LOOK_NS       (20 * WF_US)  /* and after a nap, before the next */
 #define DEEP_SLEEP_NS (20 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
 #define SLEEP_LAST_NS (1000 * WF_MS)
@@ -74,7 +75,7 @@ static uint64_t nap_limit(struct wf_worker *worker)
 		return NAP_BUSY_NS;
 	if (quiet / 4 < NAP_FIRST_NS)
 		return NAP_FIRST_NS;
-	if (quiet > WF_S)
+	if (quiet > NAP_DEEP_NS)
 		return NAP_LAST_NS;
 	return quiet / 4 > NAP_QUIET_NS ? NAP_QUIET_NS : quiet / 4;
 }
