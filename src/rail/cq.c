@@ -2,6 +2,7 @@
  * Reading completions in batches, errors included, and draining the event queue. A provider's oddities end here: error
  * entries with negative codes or without a context come out as plain completions. Runs on the worker that owns the rail.
  */
+#include "base/list.h"
 #include "rail/internal.h"
 
 #include <errno.h>
@@ -10,6 +11,12 @@
 #include <string.h>
 
 #define BATCH 64
+
+/* The provider was given its own part of the request, which it may write to. NULL stays NULL. */
+static struct wf_wr *wr_of(void *context)
+{
+	return context ? wf_container(context, struct wf_wr, provider) : NULL;
+}
 
 static int read_error(struct wf_rail *rail, struct wf_completion *completion)
 {
@@ -29,7 +36,7 @@ static int read_error(struct wf_rail *rail, struct wf_completion *completion)
 		snprintf(text, sizeof(text), "%s", fi_strerror(abs(entry.err)));
 	wf_rail_note_error(rail, entry.prov_errno ? entry.prov_errno : entry.err, text);
 	memset(completion, 0, sizeof(*completion));
-	completion->wr = entry.op_context;
+	completion->wr = wr_of(entry.op_context);
 	completion->status = entry.err ? -abs(entry.err) : -EIO;
 	return 1;
 }
@@ -48,7 +55,7 @@ int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int ma
 		return (int)got;
 	}
 	for (ssize_t i = 0; i < got; i++) {
-		completions[i].wr = entry[i].op_context;
+		completions[i].wr = wr_of(entry[i].op_context);
 		completions[i].status = 0;
 		completions[i].bytes = entry[i].len;
 		/* An immediate of a peer's write: no work request of ours, whatever the context field holds. */

@@ -66,7 +66,7 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 			remote[0].addr = rma[i].remote;
 			message.iov_count = message.rma_iov_count = 1;
 		}
-		message.context = rma[i].wr;
+		message.context = rma[i].wr->provider;
 		result = submit(rail->ep, &message, ring ? flags : flags | FI_MORE);
 		/* What was posted before with FI_MORE must be rung for: once more, as if it were the last. */
 		if (result == -FI_EAGAIN && !ring && rail->unrung) {
@@ -92,7 +92,7 @@ int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, voi
 	ssize_t result;
 
 	wr->kind = WF_WR_SEND;
-	result = fi_send(rail->ep, buffer, bytes, desc, target, wr);
+	result = fi_send(rail->ep, buffer, bytes, desc, target, wr->provider);
 	if (!result)
 		rail->unrung = false;
 	return posted(rail, result);
@@ -110,5 +110,5 @@ int wf_rail_inject(struct wf_rail *rail, const void *buffer, size_t bytes, uint6
 int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes)
 {
 	wr->kind = WF_WR_RECEIVE;
-	return posted(rail, fi_recv(rail->ep, buffer, bytes, desc, FI_ADDR_UNSPEC, wr));
+	return posted(rail, fi_recv(rail->ep, buffer, bytes, desc, FI_ADDR_UNSPEC, wr->provider));
 }
