@@ -22,7 +22,7 @@ KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes",
         "utilization", "mops", "p50_us", "p99_us", "cpu_s", "verified", "simulated", "interrupted",
         "rail"}
 PHASE_KEYS = {"name", "nics_down", "seconds", "gbps", "line_gbps", "utilization", "second_half_gbps",
-              "second_half_utilization", "cpu_s"}
+              "second_half_utilization", "reachable_gbps", "cpu_s"}
 RAIL_KEYS = {"name", "bytes", "gbps", "share", "errors", "retries"}
 SHORT = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--pages", "8", "--depth", "8"]
 SHORT_CONTIGUOUS = ["--duration", "200ms", "--warmup", "50ms", "--region", "32M", "--depth", "8"]
