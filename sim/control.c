@@ -25,13 +25,21 @@ static const struct {
 	const char *name;
 	enum argument argument;
 } faults[] = {
-	[SIM_FAULT_NONE] = { "none", ARG_NONE },	 [SIM_FAULT_ERROR] = { "error", ARG_NUMBER },
-	[SIM_FAULT_DROP] = { "drop", ARG_NONE },	 [SIM_FAULT_DELAY] = { "delay", ARG_TIME },
-	[SIM_FAULT_DUP] = { "dup", ARG_NONE },		 [SIM_FAULT_EAGAIN] = { "eagain", ARG_OPTIONAL },
-	[SIM_FAULT_RNR] = { "rnr", ARG_OPTIONAL },	 [SIM_FAULT_DOWN] = { "down", ARG_NONE },
-	[SIM_FAULT_SLOW] = { "slow", ARG_NUMBER },	 [SIM_FAULT_DEAD] = { "dead", ARG_NONE },
-	[SIM_FAULT_OVERRUN] = { "overrun", ARG_NONE },	 [SIM_FAULT_REG] = { "reg", ARG_OPTIONAL },
+	[SIM_FAULT_NONE] = { "none", ARG_NONE },
+	[SIM_FAULT_ERROR] = { "error", ARG_NUMBER },
+	[SIM_FAULT_DROP] = { "drop", ARG_NONE },
+	[SIM_FAULT_DELAY] = { "delay", ARG_TIME },
+	[SIM_FAULT_DUP] = { "dup", ARG_NONE },
+	[SIM_FAULT_EAGAIN] = { "eagain", ARG_OPTIONAL },
+	[SIM_FAULT_RNR] = { "rnr", ARG_OPTIONAL },
+	[SIM_FAULT_DOWN] = { "down", ARG_NONE },
+	[SIM_FAULT_SLOW] = { "slow", ARG_NUMBER },
+	[SIM_FAULT_DEAD] = { "dead", ARG_NONE },
+	[SIM_FAULT_OVERRUN] = { "overrun", ARG_NONE },
+	[SIM_FAULT_REG] = { "reg", ARG_OPTIONAL },
 	[SIM_FAULT_INTERNAL] = { "internal", ARG_NONE },
+	[SIM_FAULT_ANONYMOUS] = { "anonymous", ARG_NUMBER },
+	[SIM_FAULT_NEGATIVE] = { "negative", ARG_NUMBER },
 };
 #define FAULTS (sizeof faults / sizeof faults[0])
 

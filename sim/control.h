@@ -3,8 +3,8 @@
  * command `weft sim` and tests map the same file; whoever opens it first creates it.
  *
  * One rule as text: [host=NAME,][nic=N|NIC,][peer=NAME,][op=OP,][after=N,][every=N,][count=N,][p=0.5,]fault=F
- * with F one of error:STATUS drop delay:TIME dup eagain:N rnr:N down slow:FACTOR dead overrun reg:ERRNO
- * internal
+ * with F one of error:STATUS anonymous:STATUS negative:STATUS drop delay:TIME dup eagain:N rnr:N down
+ * slow:FACTOR dead overrun reg:ERRNO internal
  */
 #ifndef SIM_CONTROL_H
 #define SIM_CONTROL_H
@@ -17,18 +17,20 @@
 
 enum sim_fault {
 	SIM_FAULT_NONE,
-	SIM_FAULT_ERROR,    /* complete with this EFA status */
-	SIM_FAULT_DROP,	    /* never complete, never land */
-	SIM_FAULT_DELAY,    /* land and complete later, in ns */
-	SIM_FAULT_DUP,	    /* the immediate is delivered twice */
-	SIM_FAULT_EAGAIN,   /* the next n posts say -FI_EAGAIN */
-	SIM_FAULT_RNR,	    /* the receiver is not ready for n tries */
-	SIM_FAULT_DOWN,	    /* link down while the rule stands */
-	SIM_FAULT_SLOW,	    /* link slower by this factor while the rule stands */
-	SIM_FAULT_DEAD,	    /* whole host silent while the rule stands */
-	SIM_FAULT_OVERRUN,  /* the completion is lost, as if the CQ had overrun */
-	SIM_FAULT_REG,	    /* registration fails with this errno */
-	SIM_FAULT_INTERNAL, /* internal error: to the EQ, or abort() with none bound */
+	SIM_FAULT_ERROR,     /* complete with this EFA status */
+	SIM_FAULT_DROP,	     /* never complete, never land */
+	SIM_FAULT_DELAY,     /* land and complete later, in ns */
+	SIM_FAULT_DUP,	     /* the immediate is delivered twice */
+	SIM_FAULT_EAGAIN,    /* the next n posts say -FI_EAGAIN */
+	SIM_FAULT_RNR,	     /* the receiver is not ready for n tries */
+	SIM_FAULT_DOWN,	     /* link down while the rule stands */
+	SIM_FAULT_SLOW,	     /* link slower by this factor while the rule stands */
+	SIM_FAULT_DEAD,	     /* whole host silent while the rule stands */
+	SIM_FAULT_OVERRUN,   /* the completion is lost, as if the CQ had overrun */
+	SIM_FAULT_REG,	     /* registration fails with this errno */
+	SIM_FAULT_INTERNAL,  /* internal error: to the EQ, or abort() with none bound */
+	SIM_FAULT_ANONYMOUS, /* complete with this EFA status, and do not say which request it was */
+	SIM_FAULT_NEGATIVE,  /* complete with this EFA status, and a negative error code */
 };
 
 /* What a rule applies to; SIM_OP_ANY matches all but registration. */

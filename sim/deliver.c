@@ -278,7 +278,8 @@ static enum outcome deliver_odd(struct endpoint *ep, struct request *request, st
 		return OUT_SILENT;
 	if (request->fault == SIM_FAULT_INTERNAL)
 		fault_internal(ep);
-	if (request->fault == SIM_FAULT_ERROR) {
+	if (request->fault == SIM_FAULT_ERROR || request->fault == SIM_FAULT_ANONYMOUS ||
+	    request->fault == SIM_FAULT_NEGATIVE) {
 		*ret_status = (int)request->fault_argument;
 		return OUT_ERROR;
 	}

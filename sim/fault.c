@@ -6,7 +6,8 @@
 #define BIT(fault) (1u << (fault))
 #define PER_REQUEST                                                                                          \
 	(BIT(SIM_FAULT_ERROR) | BIT(SIM_FAULT_DROP) | BIT(SIM_FAULT_DELAY) | BIT(SIM_FAULT_DUP) |            \
-	 BIT(SIM_FAULT_RNR) | BIT(SIM_FAULT_OVERRUN) | BIT(SIM_FAULT_INTERNAL))
+	 BIT(SIM_FAULT_RNR) | BIT(SIM_FAULT_OVERRUN) | BIT(SIM_FAULT_INTERNAL) | BIT(SIM_FAULT_ANONYMOUS) |  \
+	 BIT(SIM_FAULT_NEGATIVE))
 
 static struct sim_event event_of(struct domain *dom, enum sim_op_kind op, struct peer *peer)
 {

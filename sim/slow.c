@@ -103,6 +103,11 @@ void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 					 .err = errno_of(status),
 					 .prov_errno = status };
 
+	/* What real providers were seen to do: shm of libfabric 1.17 does both. */
+	if (UNLIKELY(request->fault == SIM_FAULT_ANONYMOUS))
+		error.op_context = NULL;
+	if (UNLIKELY(request->fault == SIM_FAULT_NEGATIVE))
+		error.err = -error.err;
 	cq_push_error(ep->tx_cq, &error);
 	ep_free_request(ep, index);
 }

@@ -296,6 +296,29 @@ static void dead_host(void **state)
 	close_pair(&p);
 }
 
+/* Entries as some providers make them: one that does not say which request it was, one with a negative code.
+ */
+static void odd_entries(void **state)
+{
+	struct fi_cq_err_entry error;
+	struct pair p;
+
+	open_pair(&p, "");
+	set("count=1,fault=anonymous:9");
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
+	error = rig_expect_error(&p.a, NULL, 9);
+	assert_null(error.op_context);
+	assert_int_equal(error.err, FI_ENOTCONN);
+	rig_expect_nothing(&p.a, 2000000);
+	assert_true(sim_control_clear(control, -1) >= 0);
+	set("count=1,fault=negative:9");
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 1, 0), 0);
+	error = rig_expect_error(&p.a, NULL, 9);
+	assert_ptr_equal(error.op_context, &p.a.context[1]);
+	assert_int_equal(error.err, -FI_ENOTCONN);
+	close_pair(&p);
+}
+
 static void overrun(void **state)
 {
 	struct pair p;
@@ -422,6 +445,7 @@ int main(void)
 		cmocka_unit_test(link_down_while_in_flight),
 		cmocka_unit_test(slow_link),
 		cmocka_unit_test(dead_host),
+		cmocka_unit_test(odd_entries),
 		cmocka_unit_test(overrun),
 		cmocka_unit_test(registration),
 		cmocka_unit_test(internal_to_the_eq),

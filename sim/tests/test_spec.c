@@ -141,6 +141,8 @@ static void rules_round_trip(void **state)
 		"fault=overrun",
 		"op=reg,fault=reg:12",
 		"fault=internal",
+		"fault=anonymous:13",
+		"op=write,fault=negative:9",
 	};
 	struct sim_rule rule;
 	char error[256], text[512];

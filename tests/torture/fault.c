@@ -12,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *const fault_name[FAULTS] = { "error",  "drop",  "delay",   "dup",	   "eagain", "rnr",
-					 "down",   "slow",  "dead",    "internal", "reg",    "overrun",
-					 "cancel", "peers", "regions", "revoke",   "reopen" };
+const char *const fault_name[FAULTS] = { "error", "drop",    "delay",	  "dup",      "eagain",
+					 "rnr",	  "down",    "slow",	  "dead",     "internal",
+					 "reg",	  "overrun", "anonymous", "negative", "cancel",
+					 "peers", "regions", "revoke",	  "reopen" };
 
 static struct sim_control *control;
 static char control_path[64];
@@ -89,6 +90,14 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 	case FAULT_REG:
 		snprintf(rule, bytes, "host=n%u,op=reg,count=%u,fault=reg:12", host,
 			 1 + random_below(random, 3));
+		break;
+	case FAULT_ANONYMOUS:
+		snprintf(rule, bytes, "%s%scount=%u,p=0.02,fault=anonymous:%d", who, op,
+			 1 + random_below(random, 3), statuses[random_below(random, 6)]);
+		break;
+	case FAULT_NEGATIVE:
+		snprintf(rule, bytes, "%s%sp=0.02,fault=negative:%d", who, op,
+			 statuses[random_below(random, 6)]);
 		break;
 	default:
 		snprintf(rule, bytes, "%scount=1,p=0.02,fault=overrun", who);

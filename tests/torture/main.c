@@ -18,8 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DRAIN_NS (8 * WEFT_SECOND)
-#define PROBE_NS (20 * WEFT_SECOND)
+#define ROUND_OPS 25000 /* at most, between two looks at what is left over */
+#define DRAIN_NS  (8 * WEFT_SECOND)
+#define PROBE_NS  (20 * WEFT_SECOND)
 
 struct world world = { .seed = 1,
 		       .ops = 20000,
@@ -376,7 +377,9 @@ int main(int argc, char **argv)
 	start_probe();
 	probe(); /* everyone reaches everyone before anything is disturbed */
 	faults_start();
-	chunk = world.ops == UINT64_MAX ? 20000 : world.ops / 8 < 1000 ? 1000 : world.ops / 8;
+	chunk = world.ops == UINT64_MAX || world.ops / 8 > ROUND_OPS ? ROUND_OPS
+		: world.ops / 8 < 1000				     ? 1000
+								     : world.ops / 8;
 	for (uint32_t round = 1; world.submitted < world.ops && now_ns() < world.limit_ns; round++) {
 		round_of(world.submitted + chunk);
 		check_leaks(round, rss_bytes(), open_files());
