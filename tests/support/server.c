@@ -41,6 +41,7 @@ static int do_open(struct server *server, const uint64_t *arg)
 	config.rails = config.provider + strlen(config.provider) + 1;
 	if (!*config.rails)
 		config.rails = NULL;
+	config.log = side_config().log; /* pointers of the other process mean nothing here */
 	error = side_open(&server->side, &config);
 	if (!error)
 		error = weft_address(server->side.engine, server->reply, &bytes);

@@ -2,8 +2,10 @@
 #include "support/side.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct transport transports[] = {
 	{ "shm", "shm", NULL, 1 },
@@ -22,10 +24,18 @@ bool transport_choose(const char *name)
 	return false;
 }
 
+/* TEST_LOG=1: what the engines of a test and of its peers have to say. */
+static void log_line(void *context, enum weft_log_level level, const char *text)
+{
+	fprintf(stderr, "%.3f [%d] %s\n", (double)now_ns() / 1e9, (int)getpid(), text);
+}
+
 struct weft_config side_config(void)
 {
 	struct weft_config config = WEFT_CONFIG_INIT;
 
+	if (getenv("TEST_LOG"))
+		config.log = log_line;
 	config.provider = transport->provider;
 	config.rails = transport->rails;
 	config.heartbeat_ns = S;

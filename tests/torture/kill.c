@@ -259,7 +259,7 @@ static void take(struct self *self, struct other *others, uint32_t count, uint64
 
 static void check_in_time(const struct other *other, uint64_t limit_ns)
 {
-	uint64_t slack = 6 * watch_lateness(other->gone_ns) + 2 * watch_waited(other->gone_ns);
+	uint64_t slack = watch_excuse(other->gone_ns);
 
 	if (!other->outstanding || now_ns() - other->gone_ns <= limit_ns + LATE_NS + slack)
 		return;

@@ -13,10 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LATE_NS	    (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
-#define LATE_FACTOR 6 /* and this many times the worst delay the machine put on a thread that only sleeps */
-#define WAIT_FACTOR                                                                                          \
-	2 /* and of the time a busy thread spent waiting for its CPU: two threads take part in an end */
+#define LATE_NS	   (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
 #define MISSING_NS (400 * WEFT_MILLISECOND) /* an end that has not come so long after that is missing */
 #define ARRIVE_NS  (2 * WEFT_SECOND) /* what a done operation announced is in the receiver's queue by then */
 #define UNQUIET_NS (3 * WEFT_SECOND) /* memory that may still be touched is left alone for so long */
@@ -290,8 +287,7 @@ static bool too_late(const struct op *op, uint64_t late)
 	if (late <= LATE_NS)
 		return false;
 	nanosleep(&nap, NULL);
-	return late > LATE_NS + world.slack_ns + LATE_FACTOR * watch_lateness(op->deadline_ns) +
-			  WAIT_FACTOR * watch_waited(op->deadline_ns);
+	return late > LATE_NS + world.slack_ns + watch_excuse(op->deadline_ns);
 }
 
 static void check_deadline(struct op *op, uint64_t absent_ns)
@@ -527,8 +523,7 @@ void check_overdue(struct node *node, uint64_t now)
 		if (node->op[i].id && node->op[i].active && node->op[i].handle)
 			check_missing(node, &node->op[i], now);
 	for (uint32_t i = 0; i < node->pendings; i++)
-		if (now > node->pending[i].since_ns + ARRIVE_NS +
-			      LATE_FACTOR * watch_lateness(node->pending[i].since_ns)) {
+		if (now > node->pending[i].since_ns + ARRIVE_NS + watch_excuse(node->pending[i].since_ns)) {
 			struct pending *lost = &node->pending[i];
 
 			fail(NULL,

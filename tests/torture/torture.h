@@ -10,6 +10,7 @@
 #ifndef TORTURE_H
 #define TORTURE_H
 
+#include "support/watch.h"
 #include "weft.h"
 
 #include <pthread.h>
@@ -241,11 +242,6 @@ uint32_t random_below(struct random *random, uint32_t below);
 bool random_chance(struct random *random, uint32_t percent);
 void pattern_fill(uint8_t *to, uint64_t bytes, uint64_t seed);
 bool pattern_is(const uint8_t *at, uint64_t bytes, uint64_t seed);
-void watch_start(void);
-void watch_stop(void);
-uint64_t watch_lateness(uint64_t since_ns); /* worst scheduling delay seen since */
-uint64_t
-watch_waited(uint64_t since_ns); /* the most that threads of ours waited for a CPU since, summed up */
 uint64_t rss_bytes(void);
 uint32_t open_files(void);
 void list_threads(void); /* to stderr: what each is doing */

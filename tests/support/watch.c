@@ -1,0 +1,164 @@
+/* Measures how late this machine wakes threads; watch.h says what for. */
+#include "support/watch.h"
+#include "weft.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUCKET_NS   UINT64_C(50000000)
+#define THREADS	    512
+#define WATCHERS    16
+#define BUCKETS	    4096
+#define LATE_FACTOR 6 /* threads that only sleep are the least delayed */
+#define WAIT_FACTOR 2 /* two threads take part in an end */
+
+static _Atomic uint64_t lateness[BUCKETS]; /* the worst of a bucket's time */
+static _Atomic uint64_t
+    delays[BUCKETS]; /* how much of it a thread of ours spent waiting for a CPU, at worst */
+static _Atomic int watching;
+static pthread_t watcher[WATCHERS];
+static uint32_t watchers;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * WEFT_SECOND + (uint64_t)now.tv_nsec;
+}
+
+/* Lateness only grows while its bucket is current: several watchers write, the first one empties the next
+ * bucket. */
+static void note_lateness(uint64_t bucket, uint64_t late)
+{
+	uint64_t seen = atomic_load(&lateness[bucket % BUCKETS]);
+
+	while (late > seen && !atomic_compare_exchange_weak(&lateness[bucket % BUCKETS], &seen, late))
+		;
+}
+
+/* How long our threads stood in the run queue: a busy thread waits far longer for its CPU than one that
+ * mostly sleeps. */
+static uint64_t run_delay(const char *task)
+{
+	char path[64];
+	unsigned long long ran = 0, waited = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/schedstat", task);
+	file = fopen(path, "r");
+	if (file && fscanf(file, "%llu %llu", &ran, &waited) != 2)
+		waited = 0;
+	if (file)
+		fclose(file);
+	return waited;
+}
+
+static void sample_run_delays(uint64_t bucket)
+{
+	static struct {
+		long task;
+		uint64_t waited;
+	} seen[THREADS];
+	uint64_t worst = 0, waited;
+	struct dirent *entry;
+	DIR *dir = opendir("/proc/self/task");
+
+	while (dir && (entry = readdir(dir))) {
+		long task = atol(entry->d_name);
+
+		if (!task)
+			continue;
+		waited = run_delay(entry->d_name);
+		if (seen[task % THREADS].task == task && waited - seen[task % THREADS].waited > worst)
+			worst = waited - seen[task % THREADS].waited;
+		seen[task % THREADS].task = task;
+		seen[task % THREADS].waited = waited;
+	}
+	if (dir)
+		closedir(dir);
+	atomic_store(&delays[bucket % BUCKETS], worst);
+}
+
+/* One for each CPU, on it: engines pin their workers. */
+static void *watch(void *argument)
+{
+	struct timespec nap = { .tv_nsec = 1000000 };
+	uintptr_t cpu = (uintptr_t)argument;
+	uint64_t sampled = now_ns() / BUCKET_NS;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+
+	while (atomic_load(&watching)) {
+		uint64_t before = now_ns(), after, late;
+
+		nanosleep(&nap, NULL);
+		after = now_ns();
+		late = after - before - (uint64_t)nap.tv_nsec;
+		/* A delay counts for every bucket it covers. Buckets come round after minutes: well before
+		 * that one is emptied. */
+		for (uint64_t at = before / BUCKET_NS; at <= after / BUCKET_NS; at++)
+			note_lateness(at, late);
+		if (!cpu && after / BUCKET_NS != sampled)
+			sample_run_delays(sampled = after / BUCKET_NS);
+		if (!cpu)
+			atomic_store(&lateness[(after / BUCKET_NS + BUCKETS / 2) % BUCKETS], 0);
+	}
+	return NULL;
+}
+
+void watch_start(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	atomic_store(&watching, 1);
+	watchers = cpus < 1 ? 1 : cpus > WATCHERS ? WATCHERS : (uint32_t)cpus;
+	for (uintptr_t i = 0; i < watchers; i++)
+		pthread_create(&watcher[i], NULL, watch, (void *)i);
+}
+
+void watch_stop(void)
+{
+	atomic_store(&watching, 0);
+	for (uint32_t i = 0; i < watchers; i++)
+		pthread_join(watcher[i], NULL);
+}
+
+uint64_t watch_lateness(uint64_t since_ns)
+{
+	uint64_t last = now_ns() / BUCKET_NS, first = since_ns / BUCKET_NS, worst = 0;
+
+	if (last - first >= BUCKETS / 2)
+		first = last - BUCKETS / 2 + 1;
+	for (; first <= last; first++) {
+		uint64_t late = atomic_load(&lateness[first % BUCKETS]);
+
+		worst = late > worst ? late : worst;
+	}
+	return worst;
+}
+
+uint64_t watch_waited(uint64_t since_ns)
+{
+	uint64_t last = now_ns() / BUCKET_NS, first = since_ns / BUCKET_NS, sum = 0;
+
+	if (last - first >= BUCKETS / 2)
+		first = last - BUCKETS / 2 + 1;
+	for (; first <= last; first++)
+		sum += atomic_load(&delays[first % BUCKETS]);
+	return sum;
+}
+
+uint64_t watch_excuse(uint64_t since_ns)
+{
+	return LATE_FACTOR * watch_lateness(since_ns) + WAIT_FACTOR * watch_waited(since_ns);
+}

@@ -1,0 +1,17 @@
+/*
+ * How late this machine wakes threads: a thread on each CPU naps and notes by how much it overslept, and the
+ * kernel says how long our threads waited for a CPU. By that a machine that is overloaded is told from a
+ * library that is late. Any thread.
+ */
+#ifndef TEST_WATCH_H
+#define TEST_WATCH_H
+
+#include <stdint.h>
+
+void watch_start(void);
+void watch_stop(void);
+uint64_t watch_lateness(uint64_t since_ns); /* worst delay of a sleeping thread since, in ns */
+uint64_t
+watch_waited(uint64_t since_ns); /* the most that threads of ours waited for a CPU since, summed up */
+uint64_t watch_excuse(uint64_t since_ns); /* by how much a deadline may be missed for it */
+#endif

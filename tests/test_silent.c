@@ -1,0 +1,133 @@
+/*
+ * Real providers where they lie or stay silent: a peer that is stopped and goes on later, one that was never
+ * there, one that refuses, one that is killed. No provider says what happened, or says it in time; every
+ * operation ends by its deadline with the right cause all the same, and a second peer is served all the
+ * while.
+ */
+#include "support/silent.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static struct silent silent;
+
+static int open_all(void **state)
+{
+	silent_open(&silent);
+	return 0;
+}
+
+static int close_all(void **state)
+{
+	silent_close(&silent);
+	return 0;
+}
+
+/* Over shared memory a write or read needs nothing of the other process, as long as its memory is there. */
+static uint32_t one_sided(void)
+{
+	return strcmp(transport->provider, "shm") ? 0 : 1u << OP_WRITE | 1u << OP_COUNTED | 1u << OP_READ;
+}
+
+static void stop_other(void)
+{
+	int status;
+
+	kill(silent.other.pid, SIGSTOP);
+	assert_int_equal(waitpid(silent.other.pid, &status, WUNTRACED),
+			 silent.other.pid); /* it has stopped */
+	assert_true(WIFSTOPPED(status));
+	silent.gone_ns = now_ns();
+}
+
+static void stopped_and_continued(void **state)
+{
+	silent_connect(&silent);
+	stop_other();
+	silent_submit(&silent, SHORT);
+	silent_submit(&silent, LONG);
+	silent_drain(&silent);
+	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, one_sided());
+	silent_ended(&silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, one_sided());
+	silent_is_down(&silent);
+	kill(silent.other.pid, SIGCONT);
+	silent_is_back(&silent);
+	silent_disconnect(&silent);
+}
+
+/* Stopped for less than the limit: nothing fails but what had no time to wait. */
+static void stopped_shortly(void **state)
+{
+	silent_connect(&silent);
+	stop_other();
+	silent.gone_ns = 0; /* not for long */
+	silent_submit(&silent, SHORT / 3);
+	silent_drain(&silent);
+	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, one_sided());
+	kill(silent.other.pid, SIGCONT);
+	silent_is_back(&silent);
+	silent_disconnect(&silent);
+}
+
+/* The blobs of a process that is gone: over tcp its port refuses, over shared memory its file is missing. */
+static void blobs_of_nobody(struct blob *ret_address, struct blob *ret_descriptor)
+{
+	struct weft_config config = silent_config();
+	struct peer ghost;
+
+	peer_start(&ghost, &config);
+	peer_region(&ghost, 4u << 20, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, ret_descriptor);
+	*ret_address = ghost.address;
+	peer_kill(&ghost);
+}
+
+static void never_there(void **state)
+{
+	struct blob address, descriptor;
+
+	blobs_of_nobody(&address, &descriptor);
+	silent_add(&silent, &address, &descriptor);
+	silent.gone_ns = now_ns();
+	silent_submit(&silent, SHORT);
+	silent_submit(&silent, LONG);
+	silent_drain(&silent);
+	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, 0);
+	silent_ended(&silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, 0);
+	silent_is_down(&silent);
+	silent_disconnect(&silent);
+}
+
+/* Killed with everything in flight. Stopped first, so that nothing of it has been done: over shared memory
+ * the counted write then waits for a delivery that never comes, and no error does either. */
+static void killed(void **state)
+{
+	silent_connect(&silent);
+	stop_other();
+	silent_submit(&silent, SHORT);
+	silent_submit(&silent, LONG);
+	peer_kill(&silent.other);
+	silent.gone_ns = now_ns();
+	silent_drain(&silent);
+	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, one_sided());
+	silent_ended(&silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, one_sided());
+	silent_is_down(&silent);
+	silent_disconnect(&silent);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stopped_and_continued),
+		cmocka_unit_test(stopped_shortly),
+		cmocka_unit_test(never_there),
+		cmocka_unit_test(killed),
+	};
+
+	return cmocka_run_group_tests_name("silent", tests, open_all, close_all);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
