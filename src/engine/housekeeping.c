@@ -59,7 +59,7 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 {
 	struct wf_group *group = wf_container(timer, struct wf_group, housekeeping);
 
-	if (group->kept_ns && now_ns - group->kept_ns > 2 * housekeeping_ns(group))
+	if (now_ns - group->kept_ns > 2 * housekeeping_ns(group))
 		group->resumed_ns = now_ns;
 	group->kept_ns = now_ns;
 	for (uint32_t i = 0; i < group->seats; i++) {
@@ -86,6 +86,7 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 
 void wf_housekeeping_start(struct wf_group *group)
 {
+	group->kept_ns = wf_now_ns();
 	wf_timer_init(&group->housekeeping, housekeeping);
-	wf_timer_set(&group->worker.timers, &group->housekeeping, wf_now_ns() + housekeeping_ns(group));
+	wf_timer_set(&group->worker.timers, &group->housekeeping, group->kept_ns + housekeeping_ns(group));
 }

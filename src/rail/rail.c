@@ -4,11 +4,14 @@
  */
 #include "rail/internal.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define QUEUE_OPS_MAX   1024u     /* more in flight only adds latency on any link we know */
 #define WINDOW_OPS_MAX  256u
@@ -154,15 +157,34 @@ static in_port_t *own_port(struct wf_rail *rail)
 	return NULL;
 }
 
-/* Where IP addresses name endpoints, the next one takes the place of this: peers that could not hear of a reset, because
- * the link was down or they reset theirs at the same time, still find us. */
+/* libfabric opens its sockets without it: a program that the application starts would go on listening at our address. */
+static void close_on_exec(const void *address, size_t bytes)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		struct sockaddr_storage name = { 0 };
+		socklen_t length = sizeof(name);
+		int fd = atoi(entry->d_name);
+
+		if (!getsockname(fd, (struct sockaddr *)&name, &length) && length == bytes && !memcmp(&name, address, bytes))
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* Where IP addresses name endpoints the next one can take the place of this one; wf_rail_reopen() says when it does. */
 static void keep_place(struct wf_rail *rail)
 {
 	struct sockaddr_storage name;
 	size_t bytes = sizeof(name);
 
-	if (own_port(rail) && !fi_getname(&rail->ep->fid, &name, &bytes) && bytes == rail->info->src_addrlen)
-		memcpy(rail->info->src_addr, &name, bytes);
+	if (!own_port(rail) || fi_getname(&rail->ep->fid, &name, &bytes) || bytes != rail->info->src_addrlen)
+		return;
+	memcpy(rail->info->src_addr, &name, bytes);
+	close_on_exec(rail->info->src_addr, bytes);
 }
 
 static int open_in_place(struct wf_rail *rail)
@@ -177,9 +199,12 @@ static int open_in_place(struct wf_rail *rail)
 	return open_endpoint(rail);
 }
 
-int wf_rail_reopen(struct wf_rail *rail)
+int wf_rail_reopen(struct wf_rail *rail, bool in_place)
 {
 	int error = -FI_EBUSY;
+
+	if (!in_place && own_port(rail))
+		*own_port(rail) = 0;
 
 	/* shm names its file by process id and a running number, and a process that was killed leaves it behind: when ids
 	 * come round again the name is taken, and the next number is not. */
@@ -229,7 +254,7 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 		failed(rail, "opening the domain", error);
 		goto fail;
 	}
-	error = wf_rail_reopen(rail);
+	error = wf_rail_reopen(rail, false);
 	if (error)
 		goto fail;
 	*ret_rail = rail;
