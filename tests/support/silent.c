@@ -132,6 +132,7 @@ void silent_connect(struct silent *silent)
 	struct blob descriptor;
 	struct weft_event event;
 
+	config.flags |= silent->other_flags;
 	peer_start(&silent->other, &config);
 	silent->other_number =
 	    peer_region(&silent->other, BYTES, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &descriptor);
@@ -256,12 +257,11 @@ void silent_serve_until(struct silent *silent, uint64_t deadline_ns)
 	uint64_t before = silent->served;
 	struct weft_event event;
 
-	while (now_ns() < deadline_ns) {
+	do {
 		assert_int_equal(weft_queue_wait(silent->ends, &event, 1, MS),
 				 0); /* nothing is in flight there */
 		serve(silent);
-	}
-	assert_true(silent->served > before);
+	} while (now_ns() < deadline_ns || silent->served == before);
 	check_witness(silent);
 }
 

@@ -35,6 +35,7 @@ struct silent {
 	weft_peer other_peer, witness_peer;
 	weft_remote other_remote, witness_remote;
 	uint64_t other_number, witness_number;
+	uint32_t other_flags; /* of its engine */
 	struct operation operation[OPERATIONS];
 	uint32_t operations;
 	uint64_t gone_ns; /* since when the other is silent; 0: it is not */
