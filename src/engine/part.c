@@ -72,7 +72,9 @@ void wf_part_fail(struct wf_group *group, struct wf_part *part, struct wf_seat *
 	if (!wf_transfer_stop(transfer, why))
 		return;
 	snprintf(error.rail, sizeof(error.rail), "%.31s", seat->nic->name);
-	snprintf(error.text, sizeof(error.text), "%s: %s", wf_error_text(why), last->text);
+	/* The provider has said nothing when it was us who closed the endpoint. */
+	snprintf(error.text, sizeof(error.text), "%s: %s", wf_error_text(why),
+		 last->text[0] ? last->text : seat->why ? seat->why : "the rail was reset");
 	wf_transfer_set_error(transfer, &error);
 	wf_group_tell(group, transfer->peer->home, WF_NOTE_STOP, transfer, transfer->id);
 }
