@@ -230,20 +230,11 @@ static void reopen_after_a_while(struct wf_seat *seat)
 		     wf_group_now(group) + (wait < REOPEN_LAST_NS ? wait : REOPEN_LAST_NS));
 }
 
-/* Peers that are up hear of a new address by the hello over it. When nobody is, those who come back know only the old one. */
-static bool someone_hears(const struct wf_group *group)
-{
-	for (struct wf_link *link = group->lanes.next; link != &group->lanes; link = link->next)
-		if (atomic_load(&wf_container(link, struct wf_lane, link)->peer->state) == WF_PEER_UP)
-			return true;
-	return false;
-}
-
 static void try_reopen(struct wf_seat *seat)
 {
 	struct wf_group *group = seat->group;
 
-	if (wf_rail_reopen(seat->rail, !someone_hears(group)) || wf_engine_rail_address(group->engine, seat)) {
+	if (wf_rail_reopen(seat->rail) || wf_engine_rail_address(group->engine, seat)) {
 		wf_rail_shut(seat->rail);
 		reopen_after_a_while(seat);
 		return;

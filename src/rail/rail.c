@@ -4,14 +4,10 @@
  */
 #include "rail/internal.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define QUEUE_OPS_MAX   1024u     /* more in flight only adds latency on any link we know */
 #define WINDOW_OPS_MAX  256u
@@ -147,75 +143,18 @@ void wf_rail_shut(struct wf_rail *rail)
 	rail->eq = NULL;
 }
 
-/* The port of an IP address; NULL: this provider's addresses are not ours to choose. */
-static in_port_t *own_port(struct wf_rail *rail)
-{
-	if (rail->info->addr_format == FI_SOCKADDR_IN && rail->info->src_addrlen == sizeof(struct sockaddr_in))
-		return &((struct sockaddr_in *)rail->info->src_addr)->sin_port;
-	if (rail->info->addr_format == FI_SOCKADDR_IN6 && rail->info->src_addrlen == sizeof(struct sockaddr_in6))
-		return &((struct sockaddr_in6 *)rail->info->src_addr)->sin6_port;
-	return NULL;
-}
-
-/* libfabric opens its sockets without it: a program that the application starts would go on listening at our address. */
-static void close_on_exec(const void *address, size_t bytes)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-
-	while (dir && (entry = readdir(dir))) {
-		struct sockaddr_storage name = { 0 };
-		socklen_t length = sizeof(name);
-		int fd = atoi(entry->d_name);
-
-		if (!getsockname(fd, (struct sockaddr *)&name, &length) && length == bytes && !memcmp(&name, address, bytes))
-			fcntl(fd, F_SETFD, FD_CLOEXEC);
-	}
-	if (dir)
-		closedir(dir);
-}
-
-/* Where IP addresses name endpoints the next one can take the place of this one; wf_rail_reopen() says when it does. */
-static void keep_place(struct wf_rail *rail)
-{
-	struct sockaddr_storage name;
-	size_t bytes = sizeof(name);
-
-	if (!own_port(rail) || fi_getname(&rail->ep->fid, &name, &bytes) || bytes != rail->info->src_addrlen)
-		return;
-	memcpy(rail->info->src_addr, &name, bytes);
-	close_on_exec(rail->info->src_addr, bytes);
-}
-
-static int open_in_place(struct wf_rail *rail)
-{
-	in_port_t *port = own_port(rail), kept = port ? *port : 0;
-	int error = open_endpoint(rail);
-
-	if (!error || !kept)
-		return error;
-	wf_rail_shut(rail);
-	*port = 0; /* somebody has taken it meanwhile */
-	return open_endpoint(rail);
-}
-
-int wf_rail_reopen(struct wf_rail *rail, bool in_place)
+int wf_rail_reopen(struct wf_rail *rail)
 {
 	int error = -FI_EBUSY;
-
-	if (!in_place && own_port(rail))
-		*own_port(rail) = 0;
 
 	/* shm names its file by process id and a running number, and a process that was killed leaves it behind: when ids
 	 * come round again the name is taken, and the next number is not. */
 	for (int i = 0; i < OPEN_TRIES && error == -FI_EBUSY; i++) {
 		wf_rail_shut(rail);
-		error = open_in_place(rail);
+		error = open_endpoint(rail);
 	}
 	if (error)
 		wf_rail_shut(rail);
-	else
-		keep_place(rail);
 	return error;
 }
 
@@ -254,7 +193,7 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 		failed(rail, "opening the domain", error);
 		goto fail;
 	}
-	error = wf_rail_reopen(rail, false);
+	error = wf_rail_reopen(rail);
 	if (error)
 		goto fail;
 	*ret_rail = rail;

@@ -65,10 +65,8 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 void wf_rail_close(struct wf_rail *rail);
 
 /* Closes the endpoint and what hangs on it and opens a new one: whatever was posted is ours again and nothing of it
- * completes. Registrations stay. On failure the rail is left without an endpoint; call again later. In place: at the same
- * address where the provider lets us choose. Only while no peer is connected to it: libfabric's tcp refuses whoever comes again
- * from an address it believes to be connected to. */
-int wf_rail_reopen(struct wf_rail *rail, bool in_place);
+ * completes. Registrations stay. On failure the rail is left without an endpoint; call again later. */
+int wf_rail_reopen(struct wf_rail *rail);
 void wf_rail_shut(struct wf_rail *rail); /* the first half of it */
 bool wf_rail_is_open(const struct wf_rail *rail);
 
