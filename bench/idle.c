@@ -64,7 +64,7 @@ static int measure(const char *provider, const char *rails, double seconds, stru
 	    (error = weft_queue_open(engine, &queue)) ||
 	    (error = other_connect(&other, engine, queue, &peer, &remote)))
 		goto stop;
-	leave_alone(0.5); /* let every path open */
+	leave_alone(2.5); /* until every path is open and naps are as long as they get */
 	if ((error = other_cpu_ns(&other, &there)))
 		goto stop;
 	start = bench_now_ns();

@@ -127,9 +127,18 @@ static bool pages_inside(uint64_t largest, uint64_t stride, uint64_t offset, uin
 	       !__builtin_add_overflow(last, offset, &last) && wf_inside(last, page, limit);
 }
 
+/* The larger of two unsigned numbers is an instruction from AVX2 on: with it the check hides in the copy. Chosen when the
+ * library is loaded, which sanitizers do not survive. */
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+	!defined(__SANITIZE_THREAD__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE
+#endif
+
 /* One pass copies and finds the largest: what is checked is the copy, since the caller's array may change
  * under us. */
-static const uint32_t *copy_index(uint32_t *restrict copy, const uint32_t *restrict index, uint64_t count,
+WIDE static const uint32_t *copy_index(uint32_t *restrict copy, const uint32_t *restrict index, uint64_t count,
 				  uint64_t *ret_largest)
 {
 	uint32_t largest = 0;
