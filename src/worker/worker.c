@@ -16,9 +16,7 @@
 #define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
 #define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
 #define NAP_LAST_NS   (5 * WF_MS)   /* … and so often when it has been … */
-#define NAP_DEEP_NS   (200 * WF_MS) /* … for so long: less than between two heartbeats. One that hears not even those … */
-#define NAP_IDLE_AFTER_NS (2 * WF_S)
-#define NAP_IDLE_NS   (40 * WF_MS)  /* … gets at most a hello: eight such workers together stay below 1 % of a core */
+#define NAP_DEEP_NS   (200 * WF_MS) /* … for so long: less than between two heartbeats. */
 #define LOOK_NS       (20 * WF_US)  /* and after a nap, before the next */
 #define DEEP_SLEEP_NS (20 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
 #define SLEEP_LAST_NS (1000 * WF_MS)
@@ -77,8 +75,6 @@ static uint64_t nap_limit(struct wf_worker *worker)
 		return NAP_BUSY_NS;
 	if (quiet / 4 < NAP_FIRST_NS)
 		return NAP_FIRST_NS;
-	if (quiet > NAP_IDLE_AFTER_NS)
-		return NAP_IDLE_NS;
 	if (quiet > NAP_DEEP_NS)
 		return NAP_LAST_NS;
 	return quiet / 4 > NAP_QUIET_NS ? NAP_QUIET_NS : quiet / 4;
