@@ -161,7 +161,7 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 int weft_region_close(weft_engine *engine, weft_region region);
 /* The descriptor for peers: base, length, access, incarnation, a key for each rail. As weft_address() for *bytes. */
 int weft_region_export(weft_engine *engine, weft_region region, void *blob, size_t *bytes);
-/* -EBUSY while our own operations use it. Takes the access granted to peers back; the region stays usable locally. Peers that imported it get
+/* -EBUSY while our own operations use it; an error leaves everything as it was. Takes the access granted to peers back; the region stays usable locally. Peers that imported it get
  * -ESTALE once they have heard of it; until then the provider refuses them, except shm's of libfabric 1.17, which checks
  * no keys. */
 int weft_region_revoke(weft_engine *engine, weft_region region);

@@ -44,22 +44,64 @@ static int unregister_on(struct wf_group *group, void *context)
 	return 0;
 }
 
-/* Takes the remote rights away, keeping what local use needs. */
+/* Revoking, in two steps so that it happens on every rail or on none: first what local use needs is registered besides … */
+static int register_local_on(struct wf_group *group, void *context)
+{
+	struct wf_region *region = context;
+	int error = 0;
+
+	for (uint32_t i = 0; i < group->seats && !error; i++) {
+		struct wf_seat *seat = &group->seat[i];
+
+		if (wf_rail_needs_local(seat->rail))
+			error = wf_rail_register(seat->rail, region->base, region->bytes, 0, 0, &region->local[seat->index]);
+	}
+	return error;
+}
+
+static int unregister_local_on(struct wf_group *group, void *context)
+{
+	struct wf_region *region = context;
+
+	for (uint32_t i = 0; i < group->seats; i++)
+		wf_rail_unregister(&region->local[group->seat[i].index]);
+	return 0;
+}
+
+/* … then it takes the place of what peers have keys to. */
 static int revoke_on(struct wf_group *group, void *context)
 {
 	struct wf_region *region = context;
-	int status = 0;
 
 	for (uint32_t i = 0; i < group->seats; i++) {
-		struct wf_seat *seat = &group->seat[i];
-		struct wf_rail_memory *memory = &region->memory[seat->index];
+		struct wf_rail_memory *memory = &region->memory[group->seat[i].index];
 
 		wf_rail_unregister(memory);
-		memory->desc = NULL;
-		if (wf_rail_needs_local(seat->rail) && !status)
-			status = wf_rail_register(seat->rail, region->base, region->bytes, 0, 0, memory);
+		*memory = region->local[group->seat[i].index];
 	}
-	return status;
+	return 0;
+}
+
+/* -ETIMEDOUT: a worker may still be at it, and the region stays as it is for good. */
+static int take_rights_back(struct weft_engine *engine, struct wf_region *region)
+{
+	int error;
+
+	region->local = calloc(engine->rails, sizeof(*region->local));
+	if (!region->local)
+		return -ENOMEM;
+	error = wf_engine_control(engine, register_local_on, region);
+	if (!error) {
+		atomic_store(&region->revoked, 1);
+		error = wf_engine_control(engine, revoke_on, region);
+	} else if (error != -ETIMEDOUT && wf_engine_control(engine, unregister_local_on, region)) {
+		error = -ETIMEDOUT;
+	}
+	if (error != -ETIMEDOUT) {
+		free(region->local);
+		region->local = NULL;
+	}
+	return error;
 }
 
 static void leave_one(void *object, void *context)
@@ -74,7 +116,10 @@ void wf_region_leave(struct wf_group *group)
 
 void wf_region_release(void *object)
 {
-	free(object);
+	struct wf_region *region = object;
+
+	free(region->local);
+	free(region);
 }
 
 int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
@@ -170,7 +215,7 @@ int wf_region_revoke(struct weft_engine *engine, weft_region handle)
 		atomic_store(&region->changing, 0);
 		error = -EBUSY;
 	}
-	if (!error && atomic_exchange(&region->revoked, 1)) {
+	if (!error && atomic_load(&region->revoked)) {
 		atomic_store(&region->changing, 0);
 		error = -EALREADY;
 	}
@@ -178,7 +223,7 @@ int wf_region_revoke(struct weft_engine *engine, weft_region handle)
 		wf_handle_put(&engine->regions, handle);
 		return error;
 	}
-	error = wf_engine_control(engine, revoke_on, region);
+	error = take_rights_back(engine, region);
 	if (error != -ETIMEDOUT)
 		atomic_store(&region->changing, 0);
 	if (error != -ETIMEDOUT)

@@ -16,6 +16,7 @@ struct wf_region {
 	char *base;
 	uint64_t bytes;
 	uint32_t access;
+	struct wf_rail_memory *local; /* while it is revoked: what takes the place of memory, by rail index */
 	uint32_t place;  /* while it is registered: which rail of each group */
 	uint64_t groups; /* bit g: its rails are near; all for host memory */
 	_Atomic int revoked;
