@@ -40,6 +40,7 @@ static const struct {
 	[SIM_FAULT_INTERNAL] = { "internal", ARG_NONE },
 	[SIM_FAULT_ANONYMOUS] = { "anonymous", ARG_NUMBER },
 	[SIM_FAULT_NEGATIVE] = { "negative", ARG_NUMBER },
+	[SIM_FAULT_REFUSE] = { "refuse", ARG_NUMBER },
 };
 #define FAULTS (sizeof faults / sizeof faults[0])
 

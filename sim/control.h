@@ -3,7 +3,7 @@
  * command `weft sim` and tests map the same file; whoever opens it first creates it.
  *
  * One rule as text: [host=NAME,][nic=N|NIC,][peer=NAME,][op=OP,][after=N,][every=N,][count=N,][p=0.5,]fault=F
- * with F one of error:STATUS anonymous:STATUS negative:STATUS drop delay:TIME dup eagain:N rnr:N down
+ * with F one of error:STATUS anonymous:STATUS negative:STATUS drop delay:TIME dup eagain:N refuse:ERRNO rnr:N down
  * slow:FACTOR dead overrun reg:ERRNO internal
  */
 #ifndef SIM_CONTROL_H
@@ -31,6 +31,7 @@ enum sim_fault {
 	SIM_FAULT_INTERNAL,  /* internal error: to the EQ, or abort() with none bound */
 	SIM_FAULT_ANONYMOUS, /* complete with this EFA status, and do not say which request it was */
 	SIM_FAULT_NEGATIVE,  /* complete with this EFA status, and a negative error code */
+	SIM_FAULT_REFUSE,    /* the post itself fails, with this errno */
 };
 
 /* What a rule applies to; SIM_OP_ANY matches all but registration. */

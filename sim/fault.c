@@ -30,14 +30,21 @@ void fault_mark(struct endpoint *ep, struct request *request, struct peer *peer)
 	    (uint8_t)sim_control_fire(ep->dom->control, &event, PER_REQUEST, &request->fault_argument);
 }
 
-bool fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer *peer)
+int fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer *peer)
 {
 	struct sim_event event;
 	uint64_t argument;
 
 	peer_resolve(peer);
 	event = event_of(ep->dom, (enum sim_op_kind)kind, peer);
-	return sim_control_fire(ep->dom->control, &event, BIT(SIM_FAULT_EAGAIN), &argument) != SIM_FAULT_NONE;
+	switch (sim_control_fire(ep->dom->control, &event, BIT(SIM_FAULT_EAGAIN) | BIT(SIM_FAULT_REFUSE), &argument)) {
+	case SIM_FAULT_EAGAIN:
+		return -FI_EAGAIN;
+	case SIM_FAULT_REFUSE:
+		return -(int)argument;
+	default:
+		return 0;
+	}
 }
 
 static bool end_silent(struct sim_control *control, const char *host, uint32_t nic)

@@ -30,8 +30,10 @@ static int peer_refuses(struct endpoint *ep, const struct posting *p, struct pee
 {
 	const struct sim_spec *spec = &ep->dom->config->spec;
 
-	if (fault_active(ep->dom) && fault_refuses_post(ep, p->kind, peer))
-		return -FI_EAGAIN;
+	int refused = fault_active(ep->dom) ? fault_refuses_post(ep, p->kind, peer) : 0;
+
+	if (refused)
+		return refused;
 	if (peer->state != PEER_READY && spec->handshake_ns && peer->waiting >= spec->handshake_depth)
 		return -FI_EAGAIN;
 	if (p->kind == REQ_SEND && peer->backing_off)
@@ -195,7 +197,7 @@ INLINE ssize_t post(struct fid_ep *fid, const struct posting *p, const char *cal
 	if (UNLIKELY(ep->dom->post_ticks))
 		sim_spin(ep->dom->post_ticks);
 	rc = post_inside(ep, p);
-	if (UNLIKELY(rc == -FI_EAGAIN))
+	if (UNLIKELY(rc < 0))
 		ep->refused = true;
 	dom_leave(ep->dom);
 	return rc;
@@ -217,7 +219,7 @@ static ssize_t inject_only(struct fid_ep *fid, struct posting *p, const char *ca
 	/* Inject calls never complete visibly, whatever the queue was bound with. */
 	ep->tx_selective = true;
 	rc = post_inside(ep, p);
-	if (UNLIKELY(rc == -FI_EAGAIN))
+	if (UNLIKELY(rc < 0))
 		ep->refused = true;
 	ep->tx_selective = selective;
 	dom_leave(ep->dom);

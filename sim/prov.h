@@ -196,7 +196,7 @@ struct endpoint {
 	uint32_t depth, rx_depth;
 	/* launched requests in completion order: [head, rung); posted with FI_MORE: [rung, tail) */
 	uint32_t mask, head, rung, tail;
-	bool refused; /* the last post was, with EAGAIN: its caller cannot ring for those before it */
+	bool refused; /* the last post was: its caller cannot ring for those before it */
 	uint64_t last_due; /* of the newest launched */
 	uint64_t posted;
 	uint32_t *order;
@@ -318,7 +318,7 @@ void ep_finish_error(struct endpoint *ep, uint32_t index, int status);
 
 /* fault.c */
 void fault_mark(struct endpoint *ep, struct request *request, struct peer *peer);
-bool fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer *peer);
+int fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer *peer);
 bool fault_silent(struct domain *dom, struct peer *peer);
 uint64_t fault_slowness(struct domain *dom, struct peer *peer);
 int fault_registration(struct domain *dom);

@@ -192,6 +192,18 @@ static void eagain(void **state)
 	close_pair(&p);
 }
 
+static void refused(void **state)
+{
+	struct pair p;
+
+	open_pair(&p, "");
+	set("op=write,count=1,fault=refuse:107");
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), -FI_ENOTCONN);
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
+	rig_expect(&p.a, NULL, &p.a.context[0]);
+	close_pair(&p);
+}
+
 static void receiver_not_ready(void **state)
 {
 	struct pair p;
@@ -440,6 +452,7 @@ int main(void)
 		cmocka_unit_test(delay),
 		cmocka_unit_test(duplicate),
 		cmocka_unit_test(eagain),
+		cmocka_unit_test(refused),
 		cmocka_unit_test(receiver_not_ready),
 		cmocka_unit_test(link_down_and_up),
 		cmocka_unit_test(link_down_while_in_flight),

@@ -143,6 +143,7 @@ static void rules_round_trip(void **state)
 		"fault=internal",
 		"fault=anonymous:13",
 		"op=write,fault=negative:9",
+		"op=send,fault=refuse:107",
 	};
 	struct sim_rule rule;
 	char error[256], text[512];

@@ -34,6 +34,11 @@ static void want_pump(struct wf_peer *peer)
 		wf_list_append(&peer->home->pumping, &peer->pumping);
 }
 
+static uint64_t credit_of(const struct wf_peer *peer)
+{
+	return atomic_load(&peer->consumed) + peer->engine->settings.window_frames;
+}
+
 void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 {
 	struct wf_channel *channel = &peer->channel;
@@ -43,10 +48,21 @@ void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 	frame->from_epoch = atomic_load(&peer->epoch);
 	frame->to_epoch = peer->their_epoch;
 	frame->ack = channel->expected;
-	frame->credit = atomic_load(&peer->consumed) + peer->engine->settings.window_frames;
+	frame->credit = credit_of(peer);
+}
+
+void wf_channel_told(struct wf_peer *peer, const struct wf_frame *frame)
+{
+	struct wf_channel *channel = &peer->channel;
+
 	channel->told_credit = frame->credit;
 	channel->ack_due = channel->ack_soon = false;
 	wf_list_remove(&peer->acking);
+}
+
+bool wf_channel_credit_is_news(struct wf_peer *peer)
+{
+	return credit_of(peer) > peer->channel.told_credit;
 }
 
 void wf_channel_queue(struct wf_peer *peer, struct wf_message *message)
@@ -122,6 +138,10 @@ static int send_next(struct wf_peer *peer)
 	error = wf_peer_send_frame(peer, &frame, message->data + offset);
 	if (error)
 		return error;
+	wf_channel_told(peer, &frame);
+	/* A path failed while we looked for one that takes it: all that is not acknowledged goes again, this frame too. */
+	if (channel->sent != frame.seq)
+		return 0;
 	if (channel->sent == channel->acked)
 		channel->moved_ns = wf_group_now(peer->home);
 	channel->sent++;
@@ -159,15 +179,13 @@ void wf_channel_again(struct wf_peer *peer)
 	want_pump(peer);
 }
 
-static void owe_ack(struct wf_peer *peer, bool soon);
-
 void wf_channel_acknowledge(struct wf_peer *peer)
 {
 	if (peer->closing || atomic_load(&peer->state) != WF_PEER_UP)
 		return;
 	/* No room: what the frame would have said is still owed, and said next turn. */
 	if (wf_peer_send_plain(peer, WF_FRAME_PONG) == -EAGAIN)
-		owe_ack(peer, false);
+		wf_channel_owe(peer);
 }
 
 /* False: the peer acknowledges what was never sent. */
@@ -351,20 +369,22 @@ static void deliver_in_order(struct wf_peer *peer)
 	}
 }
 
-static void owe_ack(struct wf_peer *peer, bool soon)
+void wf_channel_owe(struct wf_peer *peer)
+{
+	peer->channel.ack_due = true;
+	if (!wf_link_linked(&peer->acking))
+		wf_list_append(&peer->home->acking, &peer->acking);
+}
+
+/* An answer is on its way and will carry it; if not, it goes by itself. */
+static void owe_soon(struct wf_peer *peer)
 {
 	struct wf_channel *channel = &peer->channel;
 
-	if (soon) {
-		if (!channel->ack_soon)
-			channel->ack_soon_ns = wf_group_now(peer->home) + ACK_SOON_NS;
-		channel->ack_soon = true;
-		wf_peer_set_tick(peer, channel->ack_soon_ns);
-		return;
-	}
-	channel->ack_due = true;
-	if (!wf_link_linked(&peer->acking))
-		wf_list_append(&peer->home->acking, &peer->acking);
+	if (!channel->ack_soon)
+		channel->ack_soon_ns = wf_group_now(peer->home) + ACK_SOON_NS;
+	channel->ack_soon = true;
+	wf_peer_set_tick(peer, channel->ack_soon_ns);
 }
 
 static void take_message(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload)
@@ -374,7 +394,7 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame, con
 	struct wf_inbound *inbound;
 
 	if (frame->seq < channel->expected || (channel->arrived[bit / 64] & mask)) {
-		owe_ack(peer, false); /* it came twice: tell the sender that once was enough */
+		wf_channel_owe(peer); /* it came twice: tell the sender that once was enough */
 		return;
 	}
 	/* Beyond what we said we would take, or a message that could never be whole. */
@@ -393,7 +413,10 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame, con
 		channel->arrived[channel->expected % WF_WINDOW_FRAMES / 64] &= ~(UINT64_C(1) << channel->expected % 64);
 		channel->expected++;
 	}
-	owe_ack(peer, frame->type == WF_MESSAGE_CALL || frame->type == WF_MESSAGE_REPLY);
+	if (frame->type == WF_MESSAGE_CALL || frame->type == WF_MESSAGE_REPLY)
+		owe_soon(peer);
+	else
+		wf_channel_owe(peer);
 	deliver_in_order(peer);
 }
 
@@ -410,7 +433,7 @@ void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, cons
 	}
 	switch (frame->kind) {
 	case WF_FRAME_PING:
-		owe_ack(peer, false);
+		wf_channel_owe(peer);
 		break;
 	case WF_FRAME_MESSAGE:
 		take_message(peer, frame, payload);

@@ -87,5 +87,8 @@ void wf_channel_acknowledge(struct wf_peer *peer);   /* a frame of its own when 
 void wf_channel_drop_inbound(struct wf_peer *peer);
 /* Fills what every frame to this peer says: who, acknowledgement, credit. */
 void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame);
+void wf_channel_told(struct wf_peer *peer, const struct wf_frame *frame); /* it was posted: what it says is not owed any more */
+void wf_channel_owe(struct wf_peer *peer); /* an acknowledgement and credit, at the end of this turn */
+bool wf_channel_credit_is_news(struct wf_peer *peer);
 void wf_inbound_free(struct wf_inbound *inbound);
 #endif

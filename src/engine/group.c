@@ -327,13 +327,14 @@ static void pump_channels(struct wf_group *group)
 static int give_turns(struct wf_group *group)
 {
 	uint32_t at = group->turn++ % group->seats;
-	int happened = 0, level;
+	struct wf_level level;
+	int happened = 0;
 
 	if (wf_list_empty(&group->runnable))
 		return 0;
 	level = wf_stripe_level(group);
 	for (uint32_t i = 0; i < group->seats && !wf_list_empty(&group->runnable); i++) {
-		happened += wf_stripe_seat(group, &group->seat[at], level);
+		happened += wf_stripe_seat(group, &group->seat[at], &level);
 		at = at + 1 == group->seats ? 0 : at + 1;
 	}
 	return happened;
@@ -365,7 +366,7 @@ static bool on_in_flight(void *context)
 	struct wf_group *group = context;
 
 	return group->on_nic || !wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) ||
-	       !wf_list_empty(&group->verifying) || group->deferred_count;
+	       !wf_list_empty(&group->verifying) || !wf_list_empty(&group->acking) || group->deferred_count;
 }
 
 static bool on_can_sleep(void *context)
@@ -374,7 +375,7 @@ static bool on_can_sleep(void *context)
 
 	/* Pieces or frames that a rail refused are tried again, not waited for. */
 	if (!wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) || !wf_list_empty(&group->verifying) ||
-	    group->deferred_count)
+	    !wf_list_empty(&group->acking) || group->deferred_count)
 		return false;
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];

@@ -16,6 +16,7 @@
 #define HELLO_ANSWER_NS  (50 * WF_MS)  /* an answer should be here by then; doubles */
 #define HELLO_LAST_NS    (2 * WF_S)
 #define IMMEDIATES_MOST  256           /* unread on a path */
+#define IMMEDIATES_LEAST 4             /* while there is room */
 #define HELLO_TRIES      4             /* then the peer's next rail */
 
 /* ---- books ---- */
@@ -157,20 +158,24 @@ static void plan(struct wf_lane *lane)
 	wf_timer_set(&lane->group->worker.timers, &lane->timer, next);
 }
 
-/* What the peer may have unread in this rail's completion queue, for each of its paths that end here: an eighth of what
- * others have left, so that all grants together fit, however many peers there are (but one each). */
+/* What the peer may have unread in this rail's completion queue, for each of its paths that end here: a part of what
+ * others have left, so that all grants together fit (but for one each, which everybody gets). It never shrinks, for the peer
+ * may have used it, and grows when others have left. */
 static uint32_t immediates_for(struct wf_lane *lane, struct wf_seat *seat)
 {
 	struct wf_path *path = &lane->path[seat->place];
 	uint32_t rails = lane->group->engine->rails, sharers = (lane->book->count + rails - 1) / rails;
+	uint32_t left = seat->granted < WF_IMMEDIATES_ROOM ? WF_IMMEDIATES_ROOM - seat->granted : 0;
+	uint32_t share = left / 32, most;
 
 	sharers = sharers ? sharers : 1;
-	if (!path->granted) {
-		uint32_t left = seat->granted < WF_IMMEDIATES_ROOM ? WF_IMMEDIATES_ROOM - seat->granted : 0;
-		uint32_t most = IMMEDIATES_MOST * sharers;
-
-		path->granted = left / 8 > most ? most : left / 8 ? left / 8 : 1;
-		seat->granted += path->granted;
+	most = IMMEDIATES_MOST * sharers;
+	if (share < IMMEDIATES_LEAST)
+		share = left < IMMEDIATES_LEAST ? 1 : IMMEDIATES_LEAST;
+	share = share > most ? most : share;
+	if (share > path->granted) {
+		seat->granted += share - path->granted;
+		path->granted = share;
 	}
 	return path->granted / sharers ? path->granted / sharers : 1;
 }
@@ -347,6 +352,7 @@ void wf_lane_seat_reset(struct wf_lane *lane, struct wf_seat *seat)
 {
 	struct wf_path *path = &lane->path[seat->place];
 
+	lane->ops -= path->ops; /* nothing: all of it was taken back */
 	path->ops = 0;
 	path->bytes = 0;
 	if (path->state != WF_PATH_UP)

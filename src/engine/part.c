@@ -52,6 +52,7 @@ static void leave(struct wf_piece *piece)
 	struct wf_path *path = piece->path;
 
 	path->ops--;
+	piece->part->lane->ops--;
 	path->bytes -= piece->bytes;
 	piece->part->in_flight--;
 	if (piece->part->counted)

@@ -247,7 +247,7 @@ static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *p
 	struct wf_group *home = peer->home;
 	struct wf_lane *lane = peer->lane[home->index];
 	struct wf_path *path;
-	int error = -ENETDOWN;
+	int error;
 
 	for (uint32_t i = 0; i < home->seats && (path = wf_lane_any_path(lane, peer->talk_seat)); i++) {
 		struct wf_seat *seat = &home->seat[path - lane->path];
@@ -267,7 +267,7 @@ static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *p
 			return error;
 		wf_lane_path_failed(lane, path, wf_rail_last_error(seat->rail)->text);
 	}
-	return error;
+	return -ENETDOWN; /* no path of the home is left */
 }
 
 /* Over another group's rails: it gets a copy. */
@@ -309,8 +309,13 @@ int wf_peer_send_plain(struct wf_peer *peer, uint8_t kind)
 {
 	struct wf_frame frame = { .kind = kind };
 
+	int error;
+
 	wf_channel_stamp(peer, &frame);
-	return wf_peer_send_frame(peer, &frame, NULL);
+	error = wf_peer_send_frame(peer, &frame, NULL);
+	if (!error)
+		wf_channel_told(peer, &frame);
+	return error;
 }
 
 void wf_peer_send_plain_by(struct wf_peer *peer, uint32_t group, uint8_t kind)
@@ -519,8 +524,10 @@ void wf_peer_paths_changed(struct wf_peer *peer)
 {
 	/* What went over a path that failed may be lost: all that is not acknowledged goes again, over
 	 * another. */
-	if (!peer->closing && atomic_load(&peer->state) == WF_PEER_UP)
+	if (!peer->closing && atomic_load(&peer->state) == WF_PEER_UP) {
 		wf_channel_again(peer);
+		wf_channel_owe(peer); /* what was told over a path that failed may be lost */
+	}
 }
 
 uint64_t wf_peer_last_sign_of_life(const struct wf_peer *peer)
@@ -567,6 +574,9 @@ static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 		send_again(peer);
 	if (peer->channel.ack_soon && now_ns >= peer->channel.ack_soon_ns)
 		wf_channel_acknowledge(peer);
+	/* The frame that said so may be lost, and while both sides write nobody asks for signs of life. */
+	if (wf_channel_credit_is_news(peer))
+		wf_channel_owe(peer);
 }
 
 static void on_tick(struct wf_timer *timer, uint64_t now_ns)

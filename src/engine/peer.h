@@ -61,6 +61,7 @@ struct wf_lane {
 	struct wf_timer timer;   /* hellos */
 	uint64_t quantum;        /* bytes it may still give before the next lane's turn */
 	uint32_t in_flight;      /* frames posted; pieces are counted by their parts */
+	uint32_t ops;            /* pieces posted, of all paths */
 	uint32_t alive;          /* parts not yet done */
 	bool opened, closing, closed;
 	uint32_t talk; /* where the next frame that the home cannot send goes */

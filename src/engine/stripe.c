@@ -201,6 +201,7 @@ static void pulled_from(struct batch *batch, struct wf_path *path, struct wf_par
 {
 	batch->bytes += bytes;
 	path->ops += (uint32_t)pulled;
+	part->lane->ops += (uint32_t)pulled;
 	path->bytes += bytes;
 	part->in_flight += (uint32_t)pulled;
 	part->quantum -= (uint32_t)least(part->quantum, bytes);
@@ -383,47 +384,60 @@ static int room_on(const struct wf_seat *seat, const struct wf_path *path, const
 			  seat->limits.queue_ops - posted);
 }
 
-/* What is there for the group's rails to share, as far as a short look tells. */
-static uint64_t units_at_hand(const struct wf_group *group, uint64_t enough)
+/* The one lane that has pieces to give, or NULL: there are several. */
+static const struct wf_lane *only_lane(const struct wf_group *group)
 {
-	const struct wf_lane *lane = wf_container(group->runnable.next, struct wf_lane, runnable);
+	return group->runnable.next == group->runnable.prev ?
+		       wf_container(group->runnable.next, struct wf_lane, runnable) :
+		       NULL;
+}
+
+/* What the lane has for the group's rails to share, as far as a short look tells. */
+static uint64_t units_at_hand(const struct wf_lane *lane, uint64_t enough)
+{
 	uint64_t units = 0;
 	int looked = 0;
 
-	if (group->runnable.next != group->runnable.prev)
-		return enough; /* several peers: each rail finds its own */
 	for (struct wf_link *link = lane->parts.next; link != &lane->parts && units < enough && looked < 16; link = link->next) {
 		const struct wf_part *part = wf_container(link, struct wf_part, link);
 		uint64_t next = atomic_load_explicit(&part->transfer->next_unit, memory_order_relaxed);
 
 		if (part->again || part->spare || atomic_load_explicit(&part->transfer->spares, memory_order_relaxed))
-			units += group->seats; /* pieces that came back: one for each rail, whoever is first */
+			units += lane->group->seats; /* pieces that came back: one for each rail, whoever is first */
 		units += part->end - part->next + (next < part->transfer->units ? part->transfer->units - next : 0);
 		looked++;
 	}
 	return units;
 }
 
-/* Up to which number of operations each rail is filled this turn: what is in flight and what there is, spread evenly. A
- * slow rail's queue stays above it and takes nothing, a fast one's falls below: still pull, but nobody runs dry while
- * others hold more than their share. */
-int wf_stripe_level(const struct wf_group *group)
+/* Up to which number of operations to the peer each rail is filled this turn: what is in flight to it and what there is, spread
+ * evenly. A slow rail's queue stays above it and takes nothing, a fast one's falls below: still pull, but nobody runs dry
+ * while others hold more than their share. What other peers have on a rail does not count: they may be dead. */
+struct wf_level wf_stripe_level(const struct wf_group *group)
 {
-	uint64_t enough = (uint64_t)BATCH * group->seats, level;
+	const struct wf_lane *lane = group->seats > 1 ? only_lane(group) : NULL;
+	uint64_t paths, level;
 
-	if (group->seats == 1)
-		return INT_MAX;
-	level = (group->on_nic + units_at_hand(group, enough) + group->seats - 1) / group->seats;
+	if (!lane)
+		return (struct wf_level){ NULL, 0 }; /* several peers: each rail finds its own */
+	paths = atomic_load_explicit(&lane->paths_up, memory_order_relaxed);
+	paths = paths ? paths : 1;
+	level = (lane->ops + units_at_hand(lane, (uint64_t)BATCH * group->seats) + paths - 1) / paths;
 	/* At least one: parts that have nothing left are found, and ended, by whoever looks for a piece. */
-	return level ? (int)level : 1;
+	return (struct wf_level){ lane, level ? (int)level : 1 };
 }
 
 /* Room for a few at least, or the rail is passed over: batches are cheaper. */
-static int room_below(const struct wf_seat *seat, int level)
+static int room_below(const struct wf_group *group, const struct wf_seat *seat, const struct wf_level *level)
 {
-	int lacks = level - (int)least(seat->ops, INT_MAX);
+	uint32_t ops;
+	int lacks;
 
-	return lacks <= 0 || (seat->ops && lacks < BATCH_LEAST && lacks < level / 2) ? 0 : (int)least((uint64_t)lacks, BATCH);
+	if (!level->lane || only_lane(group) != level->lane)
+		return BATCH;
+	ops = level->lane->path[seat->place].ops;
+	lacks = level->ops - (int)least(ops, INT_MAX);
+	return lacks <= 0 || (ops && lacks < BATCH_LEAST && lacks < level->ops / 2) ? 0 : (int)least((uint64_t)lacks, BATCH);
 }
 
 static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *batch, int share)
@@ -458,6 +472,7 @@ static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *b
 static void unpull(struct wf_piece *piece)
 {
 	piece->path->ops--;
+	piece->part->lane->ops--;
 	piece->path->bytes -= piece->bytes;
 	piece->path->immediates -= piece->part->counted;
 	piece->part->in_flight--;
@@ -508,14 +523,15 @@ static void nudge(struct wf_group *group, struct wf_seat *seat, struct wf_peer *
 	wf_peer_send_plain(peer, WF_FRAME_PONG);
 }
 
-int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level)
+int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf_level *level)
 {
 	struct batch batch;
-	int sent, error, share = room_below(seat, level);
+	int sent, error, share;
 
-	if (!share || !atomic_load_explicit(&seat->up, memory_order_relaxed))
+	if (!atomic_load_explicit(&seat->up, memory_order_relaxed) || wf_list_empty(&group->runnable))
 		return 0;
-	if (wf_list_empty(&group->runnable))
+	share = room_below(group, seat, level);
+	if (!share)
 		return 0;
 	batch.count = batch.runs = 0;
 	batch.bytes = 0;

@@ -7,9 +7,14 @@
 #define WF_PART_QUANTUM (1u << 20) /* bytes of a transfer before the turn of the peer's next one */
 
 /* stripe.c */
-/* Gives a rail its turn, to post until it has level operations in flight: how many it posted. */
-int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, int level);
-int wf_stripe_level(const struct wf_group *group); /* the same for all rails in a turn; something must be runnable */
+/* How far rails are filled in a turn: the same for all of them. */
+struct wf_level {
+	const struct wf_lane *lane; /* of whose operations; NULL: no limit */
+	int ops;
+};
+struct wf_level wf_stripe_level(const struct wf_group *group); /* something must be runnable */
+/* Gives a rail its turn, to post up to the level: how many it posted. */
+int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf_level *level);
 
 /* part.c */
 void wf_part_start(struct wf_group *group, struct wf_transfer *transfer);

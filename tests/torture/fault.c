@@ -14,7 +14,7 @@
 
 const char *const fault_name[FAULTS] = { "error", "drop",    "delay",	  "dup",      "eagain",
 					 "rnr",	  "down",    "slow",	  "dead",     "internal",
-					 "reg",	  "overrun", "anonymous", "negative", "cancel",
+					 "reg",	  "overrun", "anonymous", "negative", "refuse",   "cancel",
 					 "peers", "regions", "revoke",	  "reopen" };
 
 static struct sim_control *control;
@@ -98,6 +98,9 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 	case FAULT_NEGATIVE:
 		snprintf(rule, bytes, "%s%sp=0.02,fault=negative:%d", who, op,
 			 statuses[random_below(random, 6)]);
+		break;
+	case FAULT_REFUSE:
+		snprintf(rule, bytes, "%s%scount=%u,p=0.05,fault=refuse:107", who, op, 1 + random_below(random, 5));
 		break;
 	default:
 		snprintf(rule, bytes, "%scount=1,p=0.02,fault=overrun", who);
