@@ -124,6 +124,9 @@ static void engines_in_one_process(void **state)
 	weft_region region[ENGINES];
 	struct blob address[ENGINES], descriptor[ENGINES];
 
+	/* libfabric 1.17's shares mappings between them, and may touch what one has closed (docs/decisions/07). */
+	if (!strcmp(transport->provider, "shm"))
+		skip();
 	for (int i = 0; i < ENGINES; i++) {
 		assert_status(side_open(&side[i], &config), 0);
 		memory[i] = calloc(2, 100000);
