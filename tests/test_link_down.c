@@ -95,8 +95,6 @@ static void link_down(void **state)
 /* The address of a peer on a network that is not connected to ours. */
 static void blobs_from_elsewhere(struct blob *ret_address, struct blob *ret_descriptor)
 {
-	struct weft_config config;
-	struct peer ghost;
 	int elsewhere = netns_make();
 
 	netns_ip("link add d0 type veth peer name d1");
@@ -104,11 +102,7 @@ static void blobs_from_elsewhere(struct blob *ret_address, struct blob *ret_desc
 	netns_ip("link set d0 up");
 	netns_ip("link set d1 up");
 	transport = &no_end;
-	config = silent_config();
-	peer_start(&ghost, &config);
-	peer_region(&ghost, 4u << 20, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, ret_descriptor);
-	*ret_address = ghost.address;
-	peer_kill(&ghost);
+	silent_ghost(ret_address, ret_descriptor);
 	transport = &near_end;
 	netns_enter(here);
 	close(elsewhere);
@@ -121,15 +115,7 @@ static void swallowed(void **state)
 
 	blobs_from_elsewhere(&address, &descriptor);
 	netns_ip("neigh add 10.77.0.99 lladdr 02:00:00:00:00:99 dev a0 nud permanent");
-	silent_add(&silent, &address, &descriptor);
-	silent.gone_ns = now_ns();
-	silent_submit(&silent, SHORT);
-	silent_submit(&silent, LONG);
-	silent_drain(&silent);
-	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, 0);
-	silent_ended(&silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, 0);
-	silent_is_down(&silent);
-	silent_disconnect(&silent);
+	silent_never_answers(&silent, &address, &descriptor);
 }
 
 static int run(void)

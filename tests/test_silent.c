@@ -89,32 +89,13 @@ static void stopped_shortly(void **state)
 	silent_disconnect(&silent);
 }
 
-/* The blobs of a process that is gone: over tcp its port refuses, over shared memory its file is missing. */
-static void blobs_of_nobody(struct blob *ret_address, struct blob *ret_descriptor)
-{
-	struct weft_config config = silent_config();
-	struct peer ghost;
-
-	peer_start(&ghost, &config);
-	peer_region(&ghost, 4u << 20, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, ret_descriptor);
-	*ret_address = ghost.address;
-	peer_kill(&ghost);
-}
-
+/* Over tcp its port refuses, over shared memory its file is missing. */
 static void never_there(void **state)
 {
 	struct blob address, descriptor;
 
-	blobs_of_nobody(&address, &descriptor);
-	silent_add(&silent, &address, &descriptor);
-	silent.gone_ns = now_ns();
-	silent_submit(&silent, SHORT);
-	silent_submit(&silent, LONG);
-	silent_drain(&silent);
-	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, 0);
-	silent_ended(&silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, 0);
-	silent_is_down(&silent);
-	silent_disconnect(&silent);
+	silent_ghost(&address, &descriptor);
+	silent_never_answers(&silent, &address, &descriptor);
 }
 
 /* Killed with everything in flight. Stopped first, so that nothing of it has been done: over shared memory

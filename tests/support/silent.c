@@ -337,3 +337,27 @@ void silent_is_back(struct silent *silent)
 	peer_check(&silent->other, silent->other_number, BYTES, BYTES, limit);
 	silent->operations = 0;
 }
+
+void silent_ghost(struct blob *ret_address, struct blob *ret_descriptor)
+{
+	struct weft_config config = silent_config();
+	struct peer ghost;
+
+	peer_start(&ghost, &config);
+	peer_region(&ghost, 4u << 20, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, ret_descriptor);
+	*ret_address = ghost.address;
+	peer_kill(&ghost);
+}
+
+void silent_never_answers(struct silent *silent, const struct blob *address, const struct blob *descriptor)
+{
+	silent_add(silent, address, descriptor);
+	silent->gone_ns = now_ns();
+	silent_submit(silent, SHORT);
+	silent_submit(silent, LONG);
+	silent_drain(silent);
+	silent_ended(silent, 0, OP_KINDS, -ETIMEDOUT, 0);
+	silent_ended(silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, 0);
+	silent_is_down(silent);
+	silent_disconnect(silent);
+}

@@ -52,6 +52,11 @@ void silent_disconnect(struct silent *silent); /* the other, dead or alive */
 /* The blobs of the other alone: whether it answers is another matter. */
 void silent_add(struct silent *silent, const struct blob *address, const struct blob *descriptor);
 
+/* The blobs of a process that is gone. */
+void silent_ghost(struct blob *ret_address, struct blob *ret_descriptor);
+/* Adds such a one: every operation ends by its deadline or the peer's limit, with the right cause. */
+void silent_never_answers(struct silent *silent, const struct blob *address, const struct blob *descriptor);
+
 /* One operation of every kind to the other, all with the same deadline. Those it refuses because the peer is
  * known to be down have ended with that. */
 void silent_submit(struct silent *silent, uint64_t timeout_ns);
