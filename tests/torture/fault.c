@@ -108,13 +108,6 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 	}
 }
 
-static void nap_ms(uint32_t ms)
-{
-	struct timespec nap = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
-
-	nanosleep(&nap, NULL);
-}
-
 static void set_one(struct random *random)
 {
 	enum fault fault;

@@ -30,13 +30,6 @@ struct world world = { .seed = 1,
 		       .keys = "strict=1",
 		       .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void nap_ms(uint32_t ms)
-{
-	struct timespec nap = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
-
-	nanosleep(&nap, NULL);
-}
-
 static uint32_t parse_faults(char *list)
 {
 	uint32_t faults = 0;

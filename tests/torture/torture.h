@@ -239,6 +239,7 @@ extern struct world world;
 /* util.c */
 uint64_t now_ns(void);
 uint64_t random_next(struct random *random);
+void nap_ms(uint32_t ms); /* pacing: how long faults last, how often the world is looked at */
 uint32_t random_below(struct random *random, uint32_t below);
 bool random_chance(struct random *random, uint32_t percent);
 void pattern_fill(uint8_t *to, uint64_t bytes, uint64_t seed);

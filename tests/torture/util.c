@@ -119,3 +119,10 @@ void list_threads(void)
 	if (dir)
 		closedir(dir);
 }
+
+void nap_ms(uint32_t ms)
+{
+	struct timespec nap = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&nap, NULL);
+}
