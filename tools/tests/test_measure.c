@@ -96,33 +96,39 @@ static void verdicts(void **state)
 	assert_int_equal(verdict.wanted ^ verdict.found, 0x10);
 }
 
+/* Lists of lengths that do not divide the total, so that every list crosses the ring's end now and then. */
 static void picks(void **state)
 {
-	enum { TOTAL = 64, HELD = 48 };
+	enum { TOTAL = 64, LISTS = 6, LENGTH = 7 };
 	struct cmd_slots slots;
-	uint32_t held[HELD];
-	bool taken[TOTAL] = { false }, seen[TOTAL] = { false };
+	uint32_t held[LISTS][LENGTH], source[LENGTH], sorted = 0;
+	bool taken[TOTAL] = { false }, seen[TOTAL] = { false }, origin[TOTAL] = { false };
 
 	assert_int_equal(cmd_slots_open(&slots, TOTAL, 42), 0);
-	for (int i = 0; i < HELD; i++) {
-		held[i] = cmd_slots_take(&slots);
-		assert_false(taken[held[i]]);
-		taken[held[i]] = true;
-	}
+	for (uint32_t i = 1; i < TOTAL; i++)
+		sorted += slots.ring[i] > slots.ring[i - 1];
+	assert_in_range(sorted, TOTAL / 4, TOTAL * 3 / 4);
 	for (int round = 0; round < 100000; round++) {
-		int i = round % HELD;
-		cmd_slots_give(&slots, held[i]);
-		taken[held[i]] = false;
-		held[i] = cmd_slots_take(&slots);
-		assert_in_range(held[i], 0, TOTAL - 1);
-		assert_false(taken[held[i]]);
-		taken[held[i]] = seen[held[i]] = true;
-		assert_in_range(cmd_slots_any(&slots), 0, TOTAL - 1);
+		uint32_t *list = held[round * 5 % LISTS];
+
+		for (int i = 0; round >= LISTS && i < LENGTH; i++)
+			taken[list[i]] = false;
+		if (round >= LISTS)
+			cmd_slots_give(&slots, list, LENGTH);
+		cmd_slots_take(&slots, list, LENGTH);
+		cmd_slots_sources(&slots, source, LENGTH);
+		for (int i = 0; i < LENGTH; i++) {
+			assert_in_range(list[i], 0, TOTAL - 1);
+			assert_false(taken[list[i]]);
+			taken[list[i]] = seen[list[i]] = true;
+			assert_in_range(source[i], 0, TOTAL - 1);
+			origin[source[i]] = true;
+		}
 	}
 	for (int i = 0; i < TOTAL; i++)
-		assert_true(seen[i]);
-	for (int i = 0; i < HELD; i++)
-		cmd_slots_give(&slots, held[i]);
+		assert_true(seen[i] && origin[i]);
+	for (int i = 0; i < LISTS; i++)
+		cmd_slots_give(&slots, held[i], LENGTH);
 	assert_int_equal(slots.free, TOTAL);
 	cmd_slots_close(&slots);
 }

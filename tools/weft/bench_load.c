@@ -145,13 +145,11 @@ static bool submit(struct bench_load *load)
 	if (message) {
 		rc = submit_message(load, &op, flight->number);
 	} else {
-		for (uint64_t i = 0; i < params->pages; i++) {
-			to[i] = cmd_slots_take(&load->slots);
-			from[i] = cmd_slots_any(&load->slots);
-		}
+		cmd_slots_take(&load->slots, to, (uint32_t)params->pages);
+		cmd_slots_sources(&load->slots, from, (uint32_t)params->pages);
 		rc = submit_region(load, &op, to, from);
-		for (uint64_t i = params->pages; rc < 0 && i > 0; i--)
-			cmd_slots_give(&load->slots, to[i - 1]);
+		if (rc < 0)
+			cmd_slots_give(&load->slots, to, (uint32_t)params->pages);
 	}
 	if (rc == 0) {
 		load->next_number++;
@@ -182,6 +180,17 @@ static void check_reply(struct bench_load *load, const struct bench_flight *flig
 				       &load->replies);
 }
 
+/* The slots an operation wrote are free again, and hold what it moved when it went well. */
+static void settle_slots(struct bench_load *load, uint32_t at, bool good)
+{
+	const struct bench_params *params = load->params;
+	const uint32_t *to = load->to + at * params->pages, *from = load->from + at * params->pages;
+
+	for (uint64_t i = 0; params->verify && i < params->pages; i++)
+		load->map[to[i]] = good ? from[i] : CMD_SLOT_UNKNOWN;
+	cmd_slots_give(&load->slots, to, (uint32_t)params->pages);
+}
+
 static void take_end(struct bench_load *load, const struct weft_event *event, uint64_t now)
 {
 	const struct bench_params *params = load->params;
@@ -196,11 +205,8 @@ static void take_end(struct bench_load *load, const struct weft_event *event, ui
 	flight->busy = false;
 	load->idle[load->idle_count++] = at;
 	bool good = event->status == 0;
-	for (uint64_t i = 0; bench_op_uses_region(params->op) && i < params->pages; i++) {
-		uint32_t to = load->to[at * params->pages + i];
-		load->map[to] = good ? load->from[at * params->pages + i] : CMD_SLOT_UNKNOWN;
-		cmd_slots_give(&load->slots, to);
-	}
+	if (bench_op_uses_region(params->op))
+		settle_slots(load, at, good);
 	if (!good) {
 		load->failed++;
 		broke_event(load, "an operation failed", event);
