@@ -25,7 +25,8 @@ static const struct {
 	[BENCH_READ] = { MIB, 16, 256 * MIB },	     [BENCH_SCATTER] = { 64 * KIB, 16, 256 * MIB },
 	[BENCH_SEND] = { 4 * KIB, 64, 16 * MIB },    [BENCH_CALL] = { 64, 1, 16 * MIB },
 };
-enum { DEFAULT_PAGES = 64, DEFAULT_SLOTS = 65536 };
+enum { DEFAULT_PARTS = 64, DEFAULT_SLOTS = 65536, MOST_PAGES = 4096 };
+#define DEFAULT_BYTES (4 * MIB) /* of an operation on pages */
 
 #ifdef HAVE_SIM
 #define BENCH_SIM_EXAMPLE "  weft bench --sim p5,nics=8,rate=1G --kill-rail 3@1s --revive-rail 3@3s\n"
@@ -62,7 +63,6 @@ static struct bench_options given = {
 	.params = { .op = BENCH_PAGES, .seed = 1, .timeout_ns = 10 * WEFT_SECOND },
 	.duration_ns = 3 * WEFT_SECOND,
 	.warmup_ns = 200 * WEFT_MILLISECOND,
-	.pages = DEFAULT_PAGES,
 };
 
 static const struct cmd_option table[] = {
@@ -87,7 +87,7 @@ static const struct cmd_option table[] = {
 	  .min = 1,
 	  .max = 1000000,
 	  .given = &given.pages_given,
-	  .help = "pages an operation (default 64)" },
+	  .help = "pages an operation (default: those of 4M, no more than 4096; 64 for scatter)" },
 	{ .name = "size",
 	  .type = CMD_SIZE,
 	  .value = &given.size,
@@ -351,6 +351,20 @@ static uint64_t default_depth(int op, uint64_t size)
 	return fit ? fit : 1;
 }
 
+/* What an operation costs besides its pages weighs the same whatever their size; a region that was asked for is kept to. */
+static uint64_t default_pages(const struct bench_options *options)
+{
+	uint64_t pages = DEFAULT_BYTES / options->page_size, fit = UINT64_MAX;
+
+	if (options->params.op == BENCH_SCATTER)
+		pages = DEFAULT_PARTS;
+	if (options->region_given)
+		fit = options->region / options->page_size / options->params.depth;
+	pages = pages > MOST_PAGES ? MOST_PAGES : pages;
+	pages = pages > fit ? fit : pages;
+	return pages ? pages : 1;
+}
+
 int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 {
 	int rc = cmd_options_parse(&usage, table, argc, argv, &given.host, 1);
@@ -369,6 +383,8 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 		options.params.depth = default_depth(options.params.op, options.size);
 	if (!options.region_given)
 		options.region = defaults[options.params.op].region;
+	if (!options.pages_given)
+		options.pages = default_pages(&options);
 	if (options.ops && !options.duration_given)
 		options.duration_ns = WEFT_FOREVER;
 	options.params.verify = !options.no_verify;
