@@ -220,7 +220,7 @@ static void ten_thousand_peers(void **state)
 		memcpy(address + 28, &i, sizeof i); /* another endpoint each */
 		assert_int_equal(fi_av_insert(rig.av, address, 1, &addr[i], 0, NULL), 1);
 	}
-	assert_true(rig_now() - start < 1000000000);
+	assert_true(rig_now() - start < RIG_DEADLINE);
 	assert_int_equal(fi_av_lookup(rig.av, addr[9999], address, &bytes), 0);
 	assert_memory_equal(address, rig.address, 16);
 	assert_int_equal(fi_av_remove(rig.av, addr, 10000, 0), 0);

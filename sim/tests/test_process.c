@@ -243,6 +243,7 @@ static void half_announced(void **state)
 	struct wire_endpoint *wire;
 	struct wire_address address;
 	struct rig a, b;
+	uint64_t start;
 	fi_addr_t ab;
 	int fd;
 
@@ -259,8 +260,9 @@ static void half_announced(void **state)
 	atomic_fetch_add(&wire->arrival_tail, 1);
 	assert_int_equal(rig_write(&a, ab, &b, 8, 0, FI_REMOTE_CQ_DATA), 0);
 	rig_expect(&a, NULL, &a.context[0]);
-	rig_expect_nothing(&b, 1000000);
+	start = rig_now();
 	rig_expect(&b, NULL, NULL); /* passed over, and the living one is heard */
+	assert_true(rig_now() - start >= 299000000); /* not before any sender would have filled it */
 	munmap(wire, sizeof *wire);
 	close(fd);
 	rig_close(&a);
@@ -270,8 +272,8 @@ static void half_announced(void **state)
 static void segments(void **state)
 {
 	struct child child;
+	int status, left;
 	pid_t other;
-	int status;
 
 	open_and_close();
 	assert_int_equal(segments_of(getpid()), 0); /* closing removes ours */
@@ -288,7 +290,8 @@ static void segments(void **state)
 	assert_int_equal(segments_of(child.pid), 2);
 	kill(child.pid, SIGKILL);
 	assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
-	assert_int_equal(segments_of(child.pid), 2); /* it could not clean up */
+	left = segments_of(child.pid); /* it could not clean up; whoever else starts here just now may have */
+	assert_true(left == 2 || left == 0);
 	other = fork();
 	if (!other) {
 		open_and_close();
