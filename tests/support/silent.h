@@ -21,6 +21,7 @@ struct operation {
 	enum operation_kind kind;
 	uint64_t deadline_ns;
 	bool ended;
+	uint64_t ended_ns; /* when it was seen to have */
 	int status;
 	char text[160]; /* the error's */
 	enum weft_scope scope;

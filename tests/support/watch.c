@@ -17,12 +17,14 @@
 #define BUCKETS	    4096
 #define LATE_FACTOR 6 /* threads that only sleep are the least delayed */
 #define WAIT_FACTOR 2 /* two threads take part in an end */
+#define NAP_NS	    UINT64_C(1000000)
 
 static _Atomic uint64_t lateness[BUCKETS]; /* the worst of a bucket's time */
 static _Atomic uint64_t
     delays[BUCKETS]; /* how much of it a thread of ours spent waiting for a CPU, at worst */
 static _Atomic int watching;
 static pthread_t watcher[WATCHERS];
+static _Atomic uint64_t asleep_ns[WATCHERS]; /* since when each naps; 0: it does not */
 static uint32_t watchers;
 
 static uint64_t now_ns(void)
@@ -45,13 +47,13 @@ static void note_lateness(uint64_t bucket, uint64_t late)
 
 /* How long our threads stood in the run queue: a busy thread waits far longer for its CPU than one that
  * mostly sleeps. */
-static uint64_t run_delay(const char *task)
+static uint64_t run_delay(const char *process, const char *task)
 {
-	char path[64];
+	char path[80];
 	unsigned long long ran = 0, waited = 0;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%.20s/schedstat", task);
+	snprintf(path, sizeof(path), "/proc/%.20s/task/%.20s/schedstat", process, task);
 	file = fopen(path, "r");
 	if (file && fscanf(file, "%llu %llu", &ran, &waited) != 2)
 		waited = 0;
@@ -75,7 +77,7 @@ static void sample_run_delays(uint64_t bucket)
 
 		if (!task)
 			continue;
-		waited = run_delay(entry->d_name);
+		waited = run_delay("self", entry->d_name);
 		if (seen[task % THREADS].task == task && waited - seen[task % THREADS].waited > worst)
 			worst = waited - seen[task % THREADS].waited;
 		seen[task % THREADS].task = task;
@@ -89,7 +91,7 @@ static void sample_run_delays(uint64_t bucket)
 /* One for each CPU, on it: engines pin their workers. */
 static void *watch(void *argument)
 {
-	struct timespec nap = { .tv_nsec = 1000000 };
+	struct timespec nap = { .tv_nsec = NAP_NS };
 	uintptr_t cpu = (uintptr_t)argument;
 	uint64_t sampled = now_ns() / BUCKET_NS;
 	cpu_set_t set;
@@ -101,13 +103,15 @@ static void *watch(void *argument)
 	while (atomic_load(&watching)) {
 		uint64_t before = now_ns(), after, late;
 
+		atomic_store(&asleep_ns[cpu], before);
 		nanosleep(&nap, NULL);
 		after = now_ns();
-		late = after - before - (uint64_t)nap.tv_nsec;
+		late = after - before - NAP_NS;
 		/* A delay counts for every bucket it covers. Buckets come round after minutes: well before
 		 * that one is emptied. */
 		for (uint64_t at = before / BUCKET_NS; at <= after / BUCKET_NS; at++)
 			note_lateness(at, late);
+		atomic_store(&asleep_ns[cpu], 0);
 		if (!cpu && after / BUCKET_NS != sampled)
 			sample_run_delays(sampled = after / BUCKET_NS);
 		if (!cpu)
@@ -133,9 +137,24 @@ void watch_stop(void)
 		pthread_join(watcher[i], NULL);
 }
 
+/* Of those that should have been awake for a while: by how much, so far. */
+static uint64_t oversleeping(uint64_t now)
+{
+	uint64_t worst = 0;
+
+	for (uint32_t i = 0; i < watchers; i++) {
+		uint64_t since = atomic_load(&asleep_ns[i]);
+
+		if (since && since + NAP_NS < now && now - since - NAP_NS > worst)
+			worst = now - since - NAP_NS;
+	}
+	return worst;
+}
+
 uint64_t watch_lateness(uint64_t since_ns)
 {
-	uint64_t last = now_ns() / BUCKET_NS, first = since_ns / BUCKET_NS, worst = 0;
+	uint64_t now = now_ns(), last = now / BUCKET_NS, first = since_ns / BUCKET_NS;
+	uint64_t worst = oversleeping(now);
 
 	if (last - first >= BUCKETS / 2)
 		first = last - BUCKETS / 2 + 1;
@@ -161,4 +180,34 @@ uint64_t watch_waited(uint64_t since_ns)
 uint64_t watch_excuse(uint64_t since_ns)
 {
 	return LATE_FACTOR * watch_lateness(since_ns) + WAIT_FACTOR * watch_waited(since_ns);
+}
+
+bool watch_is_late(uint64_t since_ns, uint64_t at_ns, uint64_t allowed_ns)
+{
+	struct timespec nap = { .tv_nsec = 60000000 };
+
+	if (at_ns < since_ns || at_ns - since_ns <= allowed_ns)
+		return false;
+	nanosleep(&nap, NULL);
+	return at_ns - since_ns > allowed_ns + watch_excuse(since_ns);
+}
+
+uint64_t watch_process(pid_t pid)
+{
+	char process[24], path[64];
+	uint64_t worst = 0;
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(process, sizeof(process), "%d", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%s/task", process);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		uint64_t waited = entry->d_name[0] == '.' ? 0 : run_delay(process, entry->d_name);
+
+		worst = waited > worst ? waited : worst;
+	}
+	if (dir)
+		closedir(dir);
+	return worst;
 }
