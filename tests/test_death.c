@@ -3,12 +3,14 @@
  * Everything ends within the peer limit, and another peer is served all along.
  */
 #include "support/peer.h"
+#include "support/watch.h"
 
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #define BYTES (32u << 20)
+#define SPARE (31u << 20) /* from here on no write is given up: over tcp its bytes may land late */
 
 static struct pair pair; /* the one that dies */
 static struct peer witness;
@@ -21,7 +23,7 @@ static struct weft_config quick(void)
 	struct weft_config config = side_config();
 
 	config.heartbeat_ns = 100 * MS;
-	config.peer_limit_ns = 700 * MS;
+	config.peer_limit_ns = S;
 	config.rail_limit_ns = 500 * MS;
 	return config;
 }
@@ -32,6 +34,7 @@ static int open_all(void **state)
 	struct weft_event event;
 	struct blob descriptor;
 
+	watch_start();
 	pair_open(&pair, &config, &config, BYTES);
 	peer_start(&witness, &config);
 	witness_number = peer_region(&witness, BYTES, WEFT_REMOTE_WRITE, &descriptor);
@@ -47,6 +50,7 @@ static int close_all(void **state)
 	peer_kill(&pair.there);
 	peer_kill(&witness);
 	pair_close(&pair);
+	watch_stop();
 	return 0;
 }
 
@@ -108,7 +112,7 @@ static void killed_at_work(void **state)
 	struct weft_op op = { .queue = pair.here.queue, .timeout_ns = WEFT_FOREVER };
 	struct weft_read read = { pair.remote, 0, pair.region, 0, BYTES };
 	struct weft_event event;
-	uint64_t limit = quick().peer_limit_ns, start;
+	uint64_t limit = quick().peer_limit_ns, start, end;
 
 	for (uint64_t i = 0; i < 30; i++)
 		write_to(pair.remote, 100 + i, BYTES);
@@ -133,8 +137,9 @@ static void killed_at_work(void **state)
 	assert_status(event.status, -EHOSTDOWN);
 	weft_event_release(&event);
 	/* The limit, and as much again for a machine that is busy with other things. */
-	if (now_ns() - start > 4 * limit)
-		fail_msg("it took %.1f s", (double)(now_ns() - start) / 1e9);
+	end = now_ns();
+	if (watch_is_late(start, end, 3 * limit))
+		fail_msg("it took %.1f s", (double)(end - start) / 1e9);
 	is_down();
 	served(140);
 	/* Refused, or accepted and ended: but nothing hangs. */
@@ -165,7 +170,7 @@ static void stopped(void **state)
 	kill(pair.there.pid, SIGSTOP);
 	assert_int_equal(waitpid(pair.there.pid, &status, WUNTRACED), pair.there.pid); /* it has stopped */
 	assert_true(WIFSTOPPED(status));
-	write_to(pair.remote, 300, BYTES);
+	write_to(pair.remote, 300, SPARE);
 	write_to(pair.remote, 301, 10);
 	for (uint64_t tag = 300; tag <= 301; tag++) {
 		status = end_of(&pair.here, tag);
@@ -181,10 +186,10 @@ static void stopped(void **state)
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, pair.peer, LIMIT, &event), 0);
 	pattern_fill(pair.memory, 100000, 303, 0);
 	do
-		status = pair_write(&pair, 0, 0, 100000);
+		status = pair_write(&pair, 0, SPARE, 100000);
 	while (status == -EHOSTDOWN && now_ns() < deadline);
 	assert_status(status, 0);
-	peer_check(&pair.there, pair.number, 0, 100000, 303);
+	peer_check(&pair.there, pair.number, SPARE, 100000, 303);
 }
 
 /* An address nobody answers at: operations end, the engine goes on. */
@@ -195,22 +200,28 @@ static void never_there(void **state)
 	struct peer ghost;
 	weft_peer peer;
 	struct weft_op op = { .queue = pair.here.queue, .tag = 400, .timeout_ns = WEFT_FOREVER };
+	uint64_t start;
+	int status;
 
 	peer_start(&ghost, &config);
 	peer_kill(&ghost);
 	assert_status(weft_peer_add(pair.here.engine, ghost.address.data, ghost.address.bytes, &peer), 0);
-	assert_status(weft_send(pair.here.engine, peer, 1, "hello", 5, &op, NULL), 0);
-	assert_status(end_of(&pair.here, 400), -EHOSTDOWN);
+	status = weft_send(pair.here.engine, peer, 1, "hello", 5, &op, NULL);
+	assert_status(status ? status : end_of(&pair.here, 400), -EHOSTDOWN);
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_DOWN, peer, LIMIT, &event), 0);
 	weft_event_release(&event);
 	served(401);
-	/* One with a deadline before the peer limit ends by its deadline. */
+	/* One with a deadline before the peer limit ends by its deadline, unless the machine lets both pass
+	 * at once. */
 	assert_status(weft_peer_remove(pair.here.engine, peer), 0);
+	start = now_ns();
 	assert_status(weft_peer_add(pair.here.engine, ghost.address.data, ghost.address.bytes, &peer), 0);
 	op.tag = 402;
 	op.timeout_ns = 100 * MS;
-	assert_status(weft_send(pair.here.engine, peer, 1, "hello", 5, &op, NULL), 0);
-	assert_status(end_of(&pair.here, 402), -ETIMEDOUT);
+	status = weft_send(pair.here.engine, peer, 1, "hello", 5, &op, NULL);
+	status = status ? status : end_of(&pair.here, 402);
+	if (status != -EHOSTDOWN || watch_is_late(start, now_ns(), 2 * op.timeout_ns))
+		assert_status(status, -ETIMEDOUT);
 	assert_status(weft_peer_remove(pair.here.engine, peer), 0);
 }
 
