@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define BYTES (16u << 20)
 
@@ -153,16 +154,19 @@ static void close_with_work(void **state)
 	assert_int_equal(open_fds(), fds);
 }
 
-static weft_queue *waited_on;
-static _Atomic int inside;
+struct waiter {
+	weft_queue *queue;
+	_Atomic int thread; /* its number; 0: not there yet */
+	int status;
+};
 
 static void *wait_on(void *arg)
 {
+	struct waiter *waiter = arg;
 	struct weft_event event;
-	int *status = arg;
 
-	atomic_fetch_add(&inside, 1);
-	*status = weft_queue_wait(waited_on, &event, 1, LIMIT);
+	atomic_store(&waiter->thread, gettid());
+	waiter->status = weft_queue_wait(waiter->queue, &event, 1, LIMIT);
 	return NULL;
 }
 
@@ -172,25 +176,24 @@ static void waiters_return(void **state)
 	struct weft_config config = side_config();
 
 	for (int round = 0; round < 20; round++) {
-		int status[3] = { 1, 1, 1 };
+		struct waiter waiter[3] = { 0 };
 		pthread_t thread[3];
 		struct side side;
 
 		assert_status(side_open(&side, &config), 0);
-		waited_on = side.queue;
-		atomic_store(&inside, 0);
+		for (int i = 0; i < 3; i++) {
+			waiter[i].queue = side.queue;
+			assert_int_equal(pthread_create(&thread[i], NULL, wait_on, &waiter[i]), 0);
+		}
+		/* No call may begin after the close has: all have to be in, and there is nothing else on
+		 * their way that they could sleep in. */
 		for (int i = 0; i < 3; i++)
-			assert_int_equal(pthread_create(&thread[i], NULL, wait_on, &status[i]), 0);
-		/* No call may begin after the close has: all have to be in. The rest of the way in takes a
-		 * few instructions; 10 ms and more are given for it, and they sleep by then. */
-		while (atomic_load(&inside) < 3)
-			sched_yield();
-		for (uint64_t until = now_ns() + (uint64_t)(10 + round) * MS; now_ns() < until;)
-			sched_yield();
+			while (!thread_sleeps(atomic_load(&waiter[i].thread)))
+				sched_yield();
 		assert_status(side_close(&side), 0);
 		for (int i = 0; i < 3; i++) {
 			pthread_join(thread[i], NULL);
-			assert_status(status[i], -ESHUTDOWN);
+			assert_status(waiter[i].status, -ESHUTDOWN);
 		}
 	}
 }
@@ -244,10 +247,15 @@ static void both_close(void **state)
 	}
 }
 
+#define OWED_NS (200 * MS) /* how long closing waits for what it owes to arrive */
+
 /* The peer answers and closes at once; then it closes upon a checked write's notification. Both answers still
- * arrive. */
+ * arrive, unless closing waited for that in vain: a machine that holds threads up for so long does not do so
+ * each time. */
 static void what_is_owed_arrives(void **state)
 {
+	int in_vain = 0;
+
 	for (int round = 0; round < 10; round++) {
 		struct weft_op op = { .tag = 1 };
 		struct weft_event event;
@@ -280,12 +288,16 @@ static void what_is_owed_arrives(void **state)
 		assert_status(peer_end(&pair.there, &answer), 0);
 		assert_status(peer_end(&pair.there, &answer), 0);
 		wait_for_event(&pair.here, round % 2 ? WEFT_EVENT_REPLY : WEFT_EVENT_END, 1, &event);
-		assert_status(event.status, 0);
+		if (event.status && answer.value[0] >= OWED_NS)
+			in_vain++;
+		else
+			assert_status(event.status, 0);
 		weft_event_release(&event);
 		assert_status(side_close(&pair.here), 0);
 		peer_kill(&pair.there);
 		munmap(pair.memory, pair.bytes);
 	}
+	assert_true(in_vain < 5);
 }
 
 static int nic_seen(void *context, const struct weft_nic *nic)

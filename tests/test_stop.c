@@ -89,7 +89,8 @@ static void cancel_one(void **state)
 	assert_status(weft_cancel(pair.here.engine, stuck), -ENOENT);
 	status = end_of(&pair.here, 1);
 	assert_stopped(status, -ECANCELED);
-	assert_true(cancelled == (status ? 0 : -ENOENT));
+	assert_true(cancelled == 0 ||
+		    (cancelled == -ENOENT && !status)); /* 0: it may still have ended first */
 	assert_status(weft_cancel(pair.here.engine, stuck), -ENOENT);
 	assert_status(weft_cancel(pair.here.engine, other), 0);
 	assert_status(weft_cancel(pair.here.engine, other), -ENOENT);

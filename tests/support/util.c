@@ -106,6 +106,21 @@ uint64_t rss_bytes(void)
 	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+bool thread_sleeps(int thread)
+{
+	char path[64], text[512] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	file = thread ? fopen(path, "r") : NULL;
+	if (!file)
+		return false;
+	if (!fgets(text, sizeof(text), file))
+		text[0] = 0;
+	fclose(file);
+	return strstr(text, ") S ");
+}
+
 int open_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");

@@ -37,4 +37,5 @@ uint64_t random_next(uint64_t *state);
 #endif
 uint64_t rss_bytes(void);
 int open_fds(void);
+bool thread_sleeps(int thread); /* by its number, gettid(); 0: it has none yet */
 #endif
