@@ -119,13 +119,14 @@ static int wait_for(struct side *side, const struct wanted *wanted, uint64_t lim
 		if (take_kept(side, wanted, ret))
 			return 0;
 		now = now_ns();
-		if (now >= deadline)
-			return -ETIME;
-		got = weft_queue_wait(side->queue, &event, 1, deadline - now);
+		/* Without time it still looks: at what is there, however late we come. */
+		got = weft_queue_wait(side->queue, &event, 1, now < deadline ? deadline - now : 0);
 		if (got < 0)
 			return got;
 		if (got)
 			keep(side, &event);
+		else if (now >= deadline)
+			return -ETIME;
 	}
 }
 
