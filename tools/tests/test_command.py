@@ -62,9 +62,16 @@ def wait_for(what, reason):
     raise AssertionError(reason)
 
 
+def said(err):
+    """What a command has to say on standard error, but that a busy machine keeps it waiting."""
+    return "".join(line for line in err.splitlines(True) if not line.startswith("weft bench: waiting: "))
+
+
 def running_for_real(process):
     """Waits for the first progress line: then operations are ending."""
     line = process.stderr.readline()
+    while line and not said(line):
+        line = process.stderr.readline()
     assert "posted" in line, line
 
 
@@ -210,7 +217,7 @@ class Usage(Case):
         run = weft("bench", "--avoid", "shm", "--json", *SHORT)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertNotEqual(json.loads(run.stdout)["provider"], "shm")
-        self.assertEqual(run.stderr, "")
+        self.assertEqual(said(run.stderr), "")
 
     def test_deadline(self):
         run = weft("bench", "--provider", "shm", "--timeout", "1ms", "--op", "write", "--size", "64M",
@@ -323,12 +330,12 @@ class Output(Case):
     def test_default(self):
         run = weft("bench", "--duration", "200ms", "--quiet")
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertEqual(run.stderr, "")
+        self.assertEqual(said(run.stderr), "")
         for word in ("transport", "verified      every byte", "Gbit/s", "rail", "p99", "CPU"):
             self.assertIn(word, run.stdout)
 
     def test_progress_when_piped(self):
-        run = weft("bench", "--provider", "shm", "--duration", "1500ms", "--region", "64M", "--depth", "8")
+        run = weft("bench", "--provider", "shm", "--duration", "3s", "--region", "64M", "--depth", "8")
         self.assertRegex(run.stderr, r"(?m)^ +\d+\.\d s .* posted, .* Gbit/s")
         self.assertNotIn("\r", run.stderr)
         self.assertNotIn("posted", run.stdout)
@@ -336,7 +343,7 @@ class Output(Case):
     def test_messages(self):
         """Of messages their number is what counts."""
         for op, counted in (("call", "calls"), ("send", "messages")):
-            run = weft("bench", "--provider", "shm", "--op", op, "--duration", "1500ms")
+            run = weft("bench", "--provider", "shm", "--op", op, "--duration", "3s")
             self.assertEqual(run.returncode, 0, run.stderr)
             self.assertRegex(run.stdout, rf"(?m)^  throughput    [1-9].* {counted}/s")
             self.assertRegex(run.stdout, r"latency       p50 \d[\d.]{0,3} [num]?s, p99")
@@ -348,7 +355,7 @@ class Output(Case):
         header, values = run.stdout.splitlines()
         self.assertEqual(set(header.split(",")), KEYS - {"rail"})
         self.assertEqual(len(values.split(",")), len(KEYS) - 1)
-        self.assertEqual(run.stderr, "")
+        self.assertEqual(said(run.stderr), "")
 
     def test_not_verified(self):
         self.assertIsNone(self.result("--provider", "shm", "--no-verify", *SHORT)["verified"])
@@ -516,11 +523,14 @@ class Hosts(Case):
         first = start("bench", f"127.0.0.1:{port}", "--provider", "tcp", "--duration", "600s")
         running_for_real(first)
         second = start("bench", f"127.0.0.1:{port}", "--provider", "tcp", "--json", *SHORT)
-        self.assertIn("is serving another benchmark", second.stderr.readline())
+        line = second.stderr.readline()
+        while "has not answered yet" in line:  # the listener had no CPU to turn it away with
+            line = second.stderr.readline()
+        self.assertIn("is serving another benchmark", line)
         first.send_signal(signal.SIGINT)
         self.ended(first, 130)
         out, err = self.ended(second, 0)
-        self.assertEqual(err, "")
+        self.assertEqual(said(err), "")
         self.good(json.loads(out), "pages", 1)
         listener.send_signal(signal.SIGINT)
         self.ended(listener, 0)
