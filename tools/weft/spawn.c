@@ -72,16 +72,19 @@ static bool wait_for(pid_t child, int *status, uint64_t limit_ns)
 
 void cmd_reap(pid_t child, bool ended_badly, char *why, size_t room)
 {
-	int status = 0;
+	int status = 0, sent = 0;
 
 	why[0] = '\0';
 	/* Its control connection is closed, so it is on its way out; how it ended matters only by itself. */
 	if (!wait_for(child, &status, ended_badly ? SECOND : 10 * SECOND)) {
-		kill(child, SIGTERM);
+		kill(child, sent = SIGTERM);
 		if (!wait_for(child, &status, 2 * SECOND)) {
-			kill(child, SIGKILL);
+			kill(child, sent = SIGKILL);
 			wait_for(child, &status, 2 * SECOND);
 		}
+	}
+	/* One that another signal had ended takes its time to go where the CPUs are busy. */
+	if (sent && !(WIFSIGNALED(status) && WTERMSIG(status) != sent)) {
 		snprintf(why, room, "the peer process (pid %d) did not respond and was ended by force",
 			 (int)child);
 		return;
