@@ -3,6 +3,7 @@
  * Everything ends within the peer limit, and another peer is served all along.
  */
 #include "support/peer.h"
+#include "support/rest.h"
 #include "support/watch.h"
 
 #include <signal.h>
@@ -167,9 +168,7 @@ static void stopped(void **state)
 	uint64_t deadline = now_ns() + LIMIT;
 	int status;
 
-	kill(pair.there.pid, SIGSTOP);
-	assert_int_equal(waitpid(pair.there.pid, &status, WUNTRACED), pair.there.pid); /* it has stopped */
-	assert_true(WIFSTOPPED(status));
+	stop_at_rest(pair.there.pid);
 	write_to(pair.remote, 300, SPARE);
 	write_to(pair.remote, 301, 10);
 	for (uint64_t tag = 300; tag <= 301; tag++) {

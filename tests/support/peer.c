@@ -1,5 +1,6 @@
 /* Starts, commands and ends peer processes. They run this same program, with --peer and a socket. */
 #include "support/peer.h"
+#include "support/rest.h"
 
 #include <glob.h>
 #include <poll.h>
@@ -140,6 +141,7 @@ void peer_kill(struct peer *peer)
 
 	if (!pid)
 		return;
+	stop_at_rest(pid);
 	kill(pid, SIGKILL);
 	reap(peer, LIMIT);
 	remove_leftovers(pid);
