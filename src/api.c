@@ -428,7 +428,9 @@ int weft_peer_info(weft_engine *engine, weft_peer handle, struct weft_peer_info 
 		return -ENOENT;
 	info.up = atomic_load(&peer->state) == WF_PEER_UP;
 	info.incarnation = atomic_load(&peer->incarnation);
-	info.in_flight = atomic_load(&peer->in_flight);
+	/* In this order: what has ended was accepted before. */
+	info.in_flight = atomic_load(&peer->ended);
+	info.in_flight = atomic_load(&peer->accepted) - info.in_flight;
 	for (uint32_t g = 0; g < engine->groups; g++)
 		info.paths += atomic_load(&peer->lane[g]->paths_up);
 	pthread_mutex_lock(&peer->book_lock);

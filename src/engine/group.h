@@ -57,6 +57,12 @@ struct wf_rx_frame {
 	uint8_t *buffer;
 };
 
+/* For a counter that one thread writes and others may read: no locked operation. */
+static inline void wf_count(_Atomic uint64_t *counter, uint64_t amount)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
+}
+
 /* Written by the worker, read by whoever asks: relaxed atomics. */
 struct wf_seat_counters {
 	_Atomic uint64_t writes, reads, sends, bytes, errors, retries, reopened;

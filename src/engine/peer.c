@@ -517,7 +517,7 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 
 void wf_peer_alive(struct wf_peer *peer)
 {
-	peer->heard_ns = wf_group_now(peer->home);
+	atomic_store_explicit(&peer->heard_ns, wf_group_now(peer->home), memory_order_relaxed);
 }
 
 void wf_peer_paths_changed(struct wf_peer *peer)

@@ -108,7 +108,8 @@ struct wf_peer {
 	uint32_t verifications;    /* those, and what is still being checked */
 	uint32_t talk_seat;        /* where frames go while it is up */
 	_Atomic uint64_t consumed; /* frames of messages the application has released, this epoch */
-	_Atomic uint64_t in_flight; /* operations, for info */
+	_Atomic uint64_t accepted; /* operations, for info: any thread counts */
+	_Atomic uint64_t ended;    /* of those; the home writes */
 	uint64_t bytes;            /* what it takes, for info */
 	struct wf_book *book;      /* the latest, for lanes that open */
 	pthread_mutex_t book_lock;

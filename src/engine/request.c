@@ -44,7 +44,7 @@ int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer
 		wf_handle_put(&engine->peers, handle);
 		return -EHOSTDOWN;
 	}
-	atomic_fetch_add_explicit(&peer->in_flight, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&peer->accepted, 1, memory_order_relaxed);
 	*ret_peer = peer;
 	return 0;
 }

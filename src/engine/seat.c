@@ -119,9 +119,9 @@ int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 /* What messages carry counts as a rail's bytes; greetings and acknowledgements do not. */
 static void count_send(struct wf_seat *seat, const struct wf_tx_frame *frame, size_t bytes)
 {
-	atomic_fetch_add_explicit(&seat->count.sends, 1, memory_order_relaxed);
+	wf_count(&seat->count.sends, 1);
 	if (wf_frame_kind(frame->buffer) == WF_FRAME_MESSAGE)
-		atomic_fetch_add_explicit(&seat->count.bytes, bytes - WF_FRAME_HEADER, memory_order_relaxed);
+		wf_count(&seat->count.bytes, bytes - WF_FRAME_HEADER);
 }
 
 int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame,

@@ -34,12 +34,6 @@ struct batch {
 	struct wf_rma_range range[BATCH][WF_RMA_RANGES]; /* of pieces that gather small pages */
 };
 
-static void count(_Atomic uint64_t *counter, uint64_t amount)
-{
-	/* One writer: a plain add that others may read. */
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -544,8 +538,8 @@ int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf
 	seat->ops += (uint32_t)sent;
 	group->on_nic += (uint32_t)sent;
 	if (sent) {
-		count(batch.run[0].rma.read ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
-		count(&seat->count.bytes, batch.bytes);
+		wf_count(batch.run[0].rma.read ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
+		wf_count(&seat->count.bytes, batch.bytes);
 		if (seat->limits.target_looks)
 			nudge(group, seat, batch.piece[0]->part->lane->peer);
 	}

@@ -107,7 +107,9 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	wf_timer_init(&transfer->timer, on_deadline);
 	if (transfer->queue)
 		atomic_fetch_add(&transfer->queue->in_flight, 1);
-	atomic_store(&transfer->state, generation);
+	/* Release, here and at the end: who acts on the word sees what was set before it. Cancels exchange it, so that nothing
+	 * hangs on an order with other words. */
+	atomic_store_explicit(&transfer->state, generation, memory_order_release);
 	return transfer;
 }
 
@@ -133,8 +135,9 @@ void wf_transfer_drop(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
 
-	/* acq_rel: the last to let go sees all that the others did with it. */
-	if (atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) != 1)
+	/* acq_rel: the last to let go sees all that the others did with it. Alone with it there is nobody to count with. */
+	if (atomic_load_explicit(&transfer->holds, memory_order_acquire) != 1 &&
+	    atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) != 1)
 		return;
 	if (transfer->manifest) {
 		free(transfer->manifest);
@@ -167,16 +170,18 @@ static void put_references(struct wf_transfer *transfer)
 			wf_handle_put(&engine->remotes, transfer->slice[i].remote->handle);
 	}
 	transfer->slices = 0;
-	wf_spares_free(atomic_exchange(&transfer->spares, NULL));
+	if (atomic_load_explicit(&transfer->spares, memory_order_relaxed)) /* all parts are done: nobody adds one */
+		wf_spares_free(atomic_exchange(&transfer->spares, NULL));
 	if (transfer->peer) {
 		transfer->peer_handle = transfer->peer->handle;
-		atomic_fetch_sub(&transfer->peer->in_flight, 1);
 		wf_handle_put(&engine->peers, transfer->peer->handle);
 	}
 }
 
 void wf_transfer_abandon(struct wf_transfer *transfer)
 {
+	if (transfer->peer)
+		atomic_fetch_sub_explicit(&transfer->peer->accepted, 1, memory_order_relaxed);
 	put_references(transfer);
 	if (wf_transfer_is_owed(transfer))
 		atomic_fetch_sub(&transfer->engine->owed, 1);
@@ -304,7 +309,10 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 		atomic_fetch_sub(&transfer->engine->owed, 1);
 	wf_list_remove(&transfer->link);
 	wf_timer_clear(&home_of(transfer)->worker.timers, &transfer->timer);
-	atomic_store(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE);
+	atomic_store_explicit(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE,
+			      memory_order_release);
+	if (transfer->peer)
+		wf_count(&transfer->peer->ended, 1);
 	put_references(transfer);
 	deliver(transfer);
 	if (withdrawn)
@@ -315,9 +323,15 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 
 /* ---- beginning ---- */
 
+/* Until its end is delivered only the home counts who holds a transfer. */
+static void set_holds(struct wf_transfer *transfer, uint32_t holds)
+{
+	atomic_store_explicit(&transfer->holds, holds, memory_order_relaxed);
+}
+
 static void queue_message(struct wf_transfer *transfer)
 {
-	atomic_fetch_add(&transfer->holds, 1); /* the channel's, until delivered or lost */
+	set_holds(transfer, 2); /* the channel's too, until delivered or lost */
 	wf_channel_queue(transfer->peer, &transfer->message);
 }
 
@@ -469,7 +483,7 @@ static void message_delivered(struct wf_transfer *transfer)
 	if (ended(transfer) || awaits_answer(transfer))
 		return;
 	if (transfer->kind == WF_SEND)
-		atomic_store(&transfer->bytes, transfer->message.bytes);
+		atomic_store_explicit(&transfer->bytes, transfer->message.bytes, memory_order_relaxed);
 	wf_transfer_end(transfer, 0);
 }
 
@@ -481,7 +495,10 @@ void wf_transfer_message_over(struct wf_message *message, int why)
 		message_delivered(transfer);
 	else if (!ended(transfer))
 		wf_transfer_end(transfer, why);
-	wf_transfer_drop(transfer);
+	if (ended(transfer))
+		wf_transfer_drop(transfer);
+	else
+		set_holds(transfer, 1);
 }
 
 void wf_reply_arrived(struct wf_inbound *inbound)
