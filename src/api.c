@@ -363,7 +363,7 @@ int weft_engine_info(weft_engine *engine, struct weft_info *ret_info)
 	info.workers = wf_engine_is_manual(engine) ? 0 : engine->groups;
 	info.incarnation = engine->incarnation;
 	info.peers = atomic_load(&engine->peers.live);
-	info.transfers_in_flight = atomic_load(&engine->transfers.out);
+	info.transfers_in_flight = wf_pool_out(&engine->transfers);
 	info.memory_bytes = sizeof(*engine) + wf_pool_bytes(&engine->transfers) + wf_pool_bytes(&engine->inbounds) +
 			    atomic_load(&engine->copies_kept) + atomic_load(&engine->peer_bytes);
 	for (uint32_t g = 0; g < engine->groups; g++)

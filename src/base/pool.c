@@ -5,6 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Newton's iteration doubles the bits that are right, from the three that any odd number has. */
+static uint64_t inverse_of(uint64_t odd)
+{
+	uint64_t inverse = odd;
+
+	for (int bits = 3; bits < 64; bits *= 2)
+		inverse *= 2 - odd * inverse;
+	return inverse;
+}
+
 int wf_pool_init(struct wf_pool *pool, uint32_t count, size_t object_bytes)
 {
 	size_t stride = (object_bytes + 63) & ~(size_t)63;
@@ -18,9 +28,10 @@ int wf_pool_init(struct wf_pool *pool, uint32_t count, size_t object_bytes)
 	}
 	memset(pool->base, 0, stride * count);
 	pool->stride = stride;
+	pool->shift = __builtin_ctzll(stride);
+	pool->inverse = inverse_of(stride >> pool->shift);
 	pool->count = count;
 	atomic_store(&pool->top, 0);
-	atomic_store(&pool->out, count);
 	for (uint32_t i = count; i > 0; i--)
 		wf_pool_give(pool, wf_pool_at(pool, i - 1));
 	return 0;
@@ -53,7 +64,7 @@ void *wf_pool_take(struct wf_pool *pool)
 	} while (!atomic_compare_exchange_weak_explicit(
 		&pool->top, &top, changed(top, atomic_load_explicit(&pool->next[number - 1], memory_order_relaxed)),
 		memory_order_acquire, memory_order_acquire));
-	atomic_fetch_add_explicit(&pool->out, 1, memory_order_relaxed);
+	atomic_store_explicit(&pool->next[number - 1], WF_POOL_OUT, memory_order_relaxed);
 	return wf_pool_at(pool, number - 1);
 }
 
@@ -66,5 +77,13 @@ void wf_pool_give(struct wf_pool *pool, void *object)
 		atomic_store_explicit(&pool->next[number - 1], (uint32_t)top, memory_order_relaxed);
 	} while (!atomic_compare_exchange_weak_explicit(&pool->top, &top, changed(top, number), memory_order_release,
 							memory_order_relaxed));
-	atomic_fetch_sub_explicit(&pool->out, 1, memory_order_relaxed);
+}
+
+uint32_t wf_pool_out(const struct wf_pool *pool)
+{
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i < pool->count; i++)
+		out += atomic_load_explicit(&pool->next[i], memory_order_relaxed) == WF_POOL_OUT;
+	return out;
 }

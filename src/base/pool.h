@@ -13,25 +13,30 @@
 struct wf_pool {
 	char *base;
 	size_t stride;
+	int shift;        /* stride is an odd number << shift … */
+	uint64_t inverse; /* … and this times the odd number is 1, modulo 2^64 */
 	uint32_t count;
-	_Atomic uint32_t *next; /* below each free object: index + 1, 0 for none */
+	_Atomic uint32_t *next; /* below each free object: index + 1, 0 for none; WF_POOL_OUT: it is taken */
 	alignas(64) _Atomic uint64_t top; /* a count of changes << 32 | index + 1: the count tells a stack that only looks the same */
-	_Atomic uint32_t out;
 };
+
+#define WF_POOL_OUT UINT32_MAX
 
 int wf_pool_init(struct wf_pool *pool, uint32_t count, size_t object_bytes); /* objects start zeroed, 64-byte aligned */
 void wf_pool_destroy(struct wf_pool *pool);
 void *wf_pool_take(struct wf_pool *pool); /* NULL: all are out */
 void wf_pool_give(struct wf_pool *pool, void *object);
+uint32_t wf_pool_out(const struct wf_pool *pool); /* how many are taken: counted when asked, not at each take */
 
 static inline void *wf_pool_at(const struct wf_pool *pool, uint32_t index)
 {
 	return pool->base + (size_t)index * pool->stride;
 }
 
+/* A division that leaves no rest is a multiplication, and much faster as one. */
 static inline uint32_t wf_pool_index(const struct wf_pool *pool, const void *object)
 {
-	return (uint32_t)((size_t)((const char *)object - pool->base) / pool->stride);
+	return (uint32_t)(((uint64_t)((const char *)object - pool->base) >> pool->shift) * pool->inverse);
 }
 
 static inline size_t wf_pool_bytes(const struct wf_pool *pool)
