@@ -1,4 +1,4 @@
-/* The bounded many-to-many queue; ring.h says what it is for. Any thread. */
+/* The bounded queue; ring.h says what it is for. Any thread pushes, one at a time pops. */
 #include "base/ring.h"
 
 #include <errno.h>
@@ -43,8 +43,9 @@ bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item)
 			ticket = atomic_load_explicit(&ring->tail, memory_order_relaxed);
 			continue;
 		}
+		/* Sequentially consistent for wf_ring_awaits(). */
 		if (!atomic_compare_exchange_weak_explicit(&ring->tail, &ticket, ticket + 1,
-							   memory_order_relaxed, memory_order_relaxed))
+							   memory_order_seq_cst, memory_order_relaxed))
 			continue;
 		cell->item = *item;
 		/* Pairs with the acquire in pop: whoever sees the number sees the item. */
@@ -56,25 +57,14 @@ bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item)
 bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item)
 {
 	uint64_t ticket = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	struct wf_ring_cell *cell = &ring->cells[ticket & ring->mask];
 
-	for (;;) {
-		struct wf_ring_cell *cell = &ring->cells[ticket & ring->mask];
-		/* Pairs with the release in push. */
-		uint64_t sequence = atomic_load_explicit(&cell->sequence, memory_order_acquire);
-		int64_t behind = (int64_t)(sequence - (ticket + 1));
-
-		if (behind < 0)
-			return false;
-		if (behind > 0) {
-			ticket = atomic_load_explicit(&ring->head, memory_order_relaxed);
-			continue;
-		}
-		if (!atomic_compare_exchange_weak_explicit(&ring->head, &ticket, ticket + 1,
-							   memory_order_relaxed, memory_order_relaxed))
-			continue;
-		*ret_item = cell->item;
-		/* Pairs with the acquire in push: the cell is free for the next lap. */
-		atomic_store_explicit(&cell->sequence, ticket + ring->mask + 1, memory_order_release);
-		return true;
-	}
+	/* Pairs with the release in push. */
+	if (atomic_load_explicit(&cell->sequence, memory_order_acquire) != ticket + 1)
+		return false;
+	*ret_item = cell->item;
+	atomic_store_explicit(&ring->head, ticket + 1, memory_order_relaxed);
+	/* Pairs with the acquire in push: the cell is free for the next lap. */
+	atomic_store_explicit(&cell->sequence, ticket + ring->mask + 1, memory_order_release);
+	return true;
 }

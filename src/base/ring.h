@@ -1,9 +1,9 @@
 /*
- * A bounded queue for many producers and many consumers, after Vyukov: each cell has a sequence number that says
+ * A bounded queue for many producers and one consumer at a time, after Vyukov: each cell has a sequence number that says
  * whose turn it is. Push and pop never wait for a stalled thread but the one that holds the very cell, and never
- * allocate. Used for a worker's inbox (many producers, one consumer) and for the free lists of pools.
+ * allocate. Used for a worker's inbox.
  *
- * C11 atomics alone, so that ThreadSanitizer and the model in docs/models see every ordering.
+ * C11 atomics alone, so that ThreadSanitizer and the model in tests/model see every ordering.
  */
 #ifndef WF_BASE_RING_H
 #define WF_BASE_RING_H
@@ -26,13 +26,20 @@ struct wf_ring {
 	struct wf_ring_cell *cells;
 	uint64_t mask;
 	alignas(64) _Atomic uint64_t tail; /* producers take tickets here */
-	alignas(64) _Atomic uint64_t head; /* consumers here */
+	alignas(64) _Atomic uint64_t head; /* the consumer's; others may read it */
 };
 
 int wf_ring_init(struct wf_ring *ring, uint64_t at_least); /* rounded up to a power of two */
 void wf_ring_destroy(struct wf_ring *ring);
 bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item); /* false: full */
 bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item);    /* false: empty */
+
+/* The consumer's, before it sleeps: true when a push has taken its ticket and was not popped, even if its item is not there
+ * yet. Sequentially consistent with the exchange in push: what happened before a push that this misses is seen after it. */
+static inline bool wf_ring_awaits(struct wf_ring *ring)
+{
+	return atomic_load(&ring->tail) != atomic_load_explicit(&ring->head, memory_order_relaxed);
+}
 
 /* Exact only while nobody pushes or pops. */
 static inline uint64_t wf_ring_count(struct wf_ring *ring)

@@ -25,14 +25,10 @@ bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
 {
 	uint64_t one = 1;
 
-	/* Sequentially consistent with the store and load in nap(): either we see it asleep or it sees our count. Counted
-	 * before it is there: counted after, a note that is taken early and counted late would make up for one that is
-	 * still in the ring, and the worker would sleep on it until the late one's poster gets a CPU again. */
-	atomic_fetch_add(&worker->posted, 1);
-	if (!wf_ring_push(&worker->inbox, note)) {
-		atomic_fetch_sub(&worker->posted, 1);
+	/* Sequentially consistent with the store and load in nap(): either we see it asleep or it sees our ticket, which we
+	 * have before the note is there: a note of ours that is still missing does not hide another's behind it. */
+	if (!wf_ring_push(&worker->inbox, note))
 		return false;
-	}
 	if (atomic_load(&worker->sleeping) && write(worker->wake_fd, &one, sizeof(one)) < 0)
 		return true; /* the counter is full, so it is readable: awake already */
 	return true;
@@ -44,7 +40,6 @@ static int take_notes(struct wf_worker *worker)
 	int taken = 0;
 
 	while (taken < NOTES_A_TURN && wf_ring_pop(&worker->inbox, &note)) {
-		worker->taken++;
 		taken++;
 		worker->ops->note(worker->context, &note);
 	}
@@ -112,7 +107,7 @@ static void nap(struct wf_worker *worker)
 	uint64_t limit, next, now;
 
 	atomic_store(&worker->sleeping, 1);
-	if (atomic_load(&worker->posted) != worker->taken || atomic_load(&worker->stopping)) {
+	if (wf_ring_awaits(&worker->inbox) || atomic_load(&worker->stopping)) {
 		atomic_store(&worker->sleeping, 0);
 		return;
 	}

@@ -38,9 +38,7 @@ struct wf_worker {
 	bool woken;         /* by a descriptor, and nothing has come of it yet */
 	struct wf_timers timers;
 	struct wf_ring inbox;
-	uint64_t taken; /* notes, the worker's own count */
-	alignas(64) _Atomic uint64_t posted; /* notes, the producers' count, never behind what is in the ring */
-	_Atomic int sleeping;
+	alignas(64) _Atomic int sleeping;
 	_Atomic int stopping;
 	_Atomic int running; /* manual progress: someone is in a turn */
 };

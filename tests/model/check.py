@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # model: (sizes it must hold for, variants that must fail)
 MODELS = {
     "inbox": (["-DPRODUCERS=2 -DNOTES=2 -DSIZE=2", "-DPRODUCERS=3 -DNOTES=1 -DSIZE=2", "-DPRODUCERS=2 -DNOTES=2 -DSIZE=4"],
-              ["-DNO_RECHECK", "-DWAKE_FIRST", "-DCOUNT_LATE", "-DNO_SEQUENCE"]),
+              ["-DNO_RECHECK", "-DWAKE_FIRST", "-DITEMS_ONLY", "-DNO_SEQUENCE"]),
     "queue": (["-DPRODUCERS=2 -DENDS=2", "-DPRODUCERS=3 -DENDS=1", "-DPRODUCERS=1 -DENDS=5"],
               ["-DNO_RECHECK", "-DARM_LATE", "-DCOUNT_LATE"]),
 }

@@ -8,9 +8,9 @@
  * ring refuses and loses nothing; the worker never sleeps for good while a note waits (no invalid end state), nor at all
  * on a note whose producer is through with it (the monitor): it would wait for some other producer to get a CPU again.
  *
- * -DNO_RECHECK: the worker sleeps without looking at `posted` again after it has said that it sleeps.
- * -DWAKE_FIRST: a producer looks whether the worker sleeps before it has counted its note.
- * -DCOUNT_LATE: a producer counts its note only when it is in the ring.
+ * -DNO_RECHECK: the worker sleeps without looking at the tickets again after it has said that it sleeps.
+ * -DWAKE_FIRST: a producer looks whether the worker sleeps before it has its ticket.
+ * -DITEMS_ONLY: the worker sleeps when the next note is not there, whoever has tickets.
  * -DNO_SEQUENCE: a producer marks its cell as filled before it has filled it.
  * Each must be found wrong.
  */
@@ -27,7 +27,6 @@
 
 byte sequence[SIZE], item[SIZE]; /* a cell */
 byte tail, head;
-byte posted;   /* worker->posted */
 bool sleeping; /* worker->sleeping */
 byte wake;     /* the eventfd: readable or not */
 byte next[PRODUCERS]; /* the note expected next of each producer */
@@ -40,22 +39,19 @@ bool asleep;
 proctype producer(byte me)
 {
 	byte ticket, seen, note, at;
+	bool wakes;
 
 	do
 	:: note == NOTES -> break
 	:: else ->
 again:		skip;
-#if !defined(COUNT_LATE) && !defined(WAKE_FIRST)
-		posted++;
+#ifdef WAKE_FIRST
+		wakes = sleeping;
 #endif
 		ticket = tail;
 retry:		seen = sequence[ticket % SIZE];
 		if
-		:: seen < ticket -> /* full: -EAGAIN; the caller comes again */
-#if !defined(COUNT_LATE) && !defined(WAKE_FIRST)
-			posted--;
-#endif
-			goto again
+		:: seen < ticket -> goto again /* full: -EAGAIN; the caller comes again */
 		:: seen > ticket -> ticket = tail; goto retry
 		:: else
 		fi;
@@ -76,17 +72,11 @@ retry:		seen = sequence[ticket % SIZE];
 		item[ticket % SIZE] = me * NOTES + note + 1;
 		sequence[ticket % SIZE] = ticket + 1;
 #endif
-#ifdef WAKE_FIRST
-		at = sleeping;
-		posted++;
-#else
-#ifdef COUNT_LATE
-		posted++;
-#endif
-		at = sleeping;
+#ifndef WAKE_FIRST
+		wakes = sleeping;
 #endif
 		if
-		:: at -> wake = 1
+		:: wakes -> wake = 1
 		:: else
 		fi;
 		note++;
@@ -118,9 +108,9 @@ proctype worker()
 			:: seen < ticket + 1 -> break
 			:: else
 			fi;
-			head = ticket + 1; /* the only consumer: its exchange always succeeds */
 			got = item[ticket % SIZE];
 			item[ticket % SIZE] = 0;
+			head = ticket + 1;
 			sequence[ticket % SIZE] = ticket + SIZE;
 			taken++;
 			assert(got != 0);
@@ -134,9 +124,16 @@ proctype worker()
 		fi;
 		/* nap() */
 		sleeping = true;
-#ifndef NO_RECHECK
+#ifdef ITEMS_ONLY
+		seen = sequence[head % SIZE];
 		if
-		:: posted != taken -> sleeping = false; goto round
+		:: seen == head + 1 -> sleeping = false; goto round
+		:: else
+		fi;
+#endif
+#if !defined(NO_RECHECK) && !defined(ITEMS_ONLY)
+		if
+		:: tail != head -> sleeping = false; goto round
 		:: else
 		fi;
 #endif
