@@ -192,7 +192,6 @@ static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct w
 {
 	struct wf_frame frame;
 	struct wf_peer *peer;
-	bool here = true;
 
 	if (wf_frame_unpack(rx->buffer, rx->bytes, &frame)) {
 		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
@@ -206,18 +205,17 @@ static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct w
 		wf_welcome_arrived(group, seat, &frame);
 		return true;
 	}
-	peer = wf_handle_get(&group->engine->peers, frame.to_peer);
+	/* Without a reference: a peer that is live now goes only when each group has closed its lane, ours in a later note. */
+	peer = wf_handle_peek(&group->engine->peers, frame.to_peer);
 	if (!peer)
 		return true; /* removed meanwhile */
 	if (peer->home == group) {
 		peer->talk_seat = seat->place; /* where the peer is heard it hears us */
 		wf_channel_arrived(peer, &frame, rx->buffer + WF_FRAME_HEADER);
-	} else {
-		here = false;
-		wf_group_tell(group, peer->home, WF_NOTE_FRAME, rx, 0);
+		return true;
 	}
-	wf_handle_put(&group->engine->peers, peer->handle);
-	return here;
+	wf_group_tell(group, peer->home, WF_NOTE_FRAME, rx, 0);
+	return false;
 }
 
 static void frame_sent(struct wf_group *group, struct wf_tx_frame *frame, int status)

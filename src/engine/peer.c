@@ -159,20 +159,17 @@ int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *addres
 		error = -ENOMEM;
 	if (!error) {
 		peer->added = !from;
-		error = wf_handle_add(&engine->peers, peer, &peer->handle);
+		error = tsearch(peer, &engine->directory, by_incarnation) ? 0 : -ENOMEM;
 	}
-	if (!error && !tsearch(peer, &engine->directory, by_incarnation)) {
-		wf_handle_retire(&engine->peers, peer->handle);
-		wf_handle_put(&engine->peers, peer->handle);
-		peer = NULL;
-		error = -ENOMEM;
-	}
+	/* Last: from here on frames may name it, and it goes only by closing its lanes. */
+	if (!error && (error = wf_handle_add(&engine->peers, peer, &peer->handle)))
+		tdelete(peer, &engine->directory, by_incarnation);
 	/* A reference for each note: whoever adds it at the same time may have removed it before they are read. */
 	for (uint32_t i = 0; !error && i < engine->groups + 1; i++)
 		wf_handle_ref(&engine->peers, peer->handle);
 	pthread_mutex_unlock(&engine->directory_lock);
 	if (error) {
-		if (peer && !peer->handle)
+		if (peer)
 			wf_peer_release(peer);
 		return error;
 	}
@@ -429,9 +426,11 @@ void wf_peer_down(struct wf_peer *peer, int why, const char *text)
 {
 	struct weft_engine *engine = peer->engine;
 	struct weft_error error = { .scope = WEFT_SCOPE_PEER };
+	weft_peer handle = peer->handle;
 
 	if (peer->closing || atomic_load(&peer->state) == WF_PEER_DOWN)
 		return;
+	wf_handle_ref(&engine->peers, handle); /* this may be the end of it */
 	snprintf(error.text, sizeof(error.text), "%s", text);
 	atomic_store(&peer->state, WF_PEER_DOWN);
 	stop_operations(peer, why, text);
@@ -445,10 +444,11 @@ void wf_peer_down(struct wf_peer *peer, int why, const char *text)
 			atomic_store(&peer->state, WF_PEER_REMOVED);
 			close_lanes(peer);
 		}
-		return;
+	} else {
+		for (uint32_t g = 0; g < engine->groups; g++)
+			wf_group_tell(peer->home, &engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g], 0);
 	}
-	for (uint32_t g = 0; g < engine->groups; g++)
-		wf_group_tell(peer->home, &engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g], 0);
+	wf_handle_put(&engine->peers, handle);
 }
 
 void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change)

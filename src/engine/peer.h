@@ -125,7 +125,7 @@ void wf_peer_release(void *peer);
 void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change); /* on its home */
 void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard); /* on its home */
 void wf_peer_alive(struct wf_peer *peer);                               /* on its home: a frame of this epoch came */
-void wf_peer_down(struct wf_peer *peer, int why, const char *text);     /* on its home */
+void wf_peer_down(struct wf_peer *peer, int why, const char *text);     /* on its home; it may be gone afterwards */
 void wf_peer_paths_changed(struct wf_peer *peer);                       /* on its home */
 void wf_peer_lane_closed(struct wf_peer *peer);                         /* on its home */
 void wf_peer_set_tick(struct wf_peer *peer, uint64_t deadline_ns);      /* not later than */
