@@ -62,6 +62,19 @@ static void abandon(struct family *family)
 	wf_transfer_abandon(family->parent);
 }
 
+/* The count that kept the parent from ending. Should that end it here, its queue may be closed by whoever takes the end: as a
+ * pusher we keep it until we are through. */
+static void put_own_child(struct wf_transfer *parent)
+{
+	weft_queue *queue = parent->queue;
+
+	if (queue)
+		atomic_fetch_add(&queue->pushers, 1);
+	wf_transfer_child_put(parent);
+	if (queue)
+		atomic_fetch_sub(&queue->pushers, 1);
+}
+
 static void begin(struct family *family, weft_transfer *ret)
 {
 	struct wf_transfer *parent = family->parent;
@@ -77,7 +90,7 @@ static void begin(struct family *family, weft_transfer *ret)
 	}
 	for (uint32_t i = 0; i < count; i++)
 		wf_engine_post(family->child[i]->peer->home, WF_NOTE_BEGIN, family->child[i], 0);
-	wf_transfer_child_put(parent);
+	put_own_child(parent);
 }
 
 /* All or nothing: the error of whoever made the children, or theirs from now on. */
@@ -228,6 +241,6 @@ int wf_cancel_children(struct weft_engine *engine, struct wf_transfer *parent, w
 	same = wf_transfer_find(engine, id) == parent; /* or the slot has a new user */
 	for (uint32_t i = 0; same && i < parent->children; i++)
 		wf_submit_cancel(engine, parent->child[i]);
-	wf_transfer_child_put(parent);
+	put_own_child(parent);
 	return same ? 0 : -ENOENT;
 }

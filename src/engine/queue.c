@@ -54,11 +54,9 @@ void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
 void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item)
 {
 	/* Whoever has taken the last end may close the queue: it is not in flight any more when it can be taken, and the
-	 * closer waits until we are out of here. */
-	atomic_fetch_add(&queue->pushers, 1);
+	 * closer waits until every worker has begun another turn and pushers are out of here. */
 	atomic_fetch_sub(&queue->in_flight, 1);
 	wf_queue_push(queue, item);
-	atomic_fetch_sub(&queue->pushers, 1);
 }
 
 /* True: nothing has been pushed that was not taken, and whoever pushes next will write the fd. */

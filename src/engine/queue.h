@@ -39,14 +39,15 @@ struct weft_queue {
 	/* What workers write for every end, on a line that a waiter looks at only for what was pushed. */
 	alignas(64) _Atomic uint64_t pushed;
 	_Atomic uint64_t in_flight; /* operations that will end here */
-	_Atomic uint32_t pushers;   /* workers between pushing an end and having done with the queue */
+	_Atomic uint32_t pushers;   /* threads other than workers that may be pushing an end */
 	_Atomic int armed;	    /* someone sleeps, or will: wake by writing the fd */
 };
 
 int wf_queue_init(struct weft_engine *engine, weft_queue **ret_queue);
 void wf_queue_free(weft_queue *queue); /* releases what was never taken */
 void wf_queue_push(weft_queue *queue, struct wf_item_event *item);
-void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item); /* of an operation counted in in_flight */
+/* Of an operation counted in in_flight. On a worker, or counted among the pushers. */
+void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item);
 int wf_queue_poll(weft_queue *queue, struct weft_event *events, int max);
 int wf_queue_wait(weft_queue *queue, struct weft_event *events, int max, uint64_t timeout_ns);
 int wf_queue_fd(weft_queue *queue);
