@@ -43,6 +43,7 @@ void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 {
 	struct wf_channel *channel = &peer->channel;
 
+	frame->from_rail = frame->to_rail = 0; /* those are for greetings */
 	frame->incarnation = peer->engine->incarnation;
 	frame->to_peer = peer->their_handle;
 	frame->from_epoch = atomic_load(&peer->epoch);
@@ -123,18 +124,19 @@ static int send_next(struct wf_peer *peer)
 	struct wf_channel *channel = &peer->channel;
 	struct wf_message *message = channel->current;
 	uint64_t offset = (channel->sent - message->first) * WF_FRAME_PAYLOAD, left = message->bytes - offset;
-	struct wf_frame frame = { .kind = WF_FRAME_MESSAGE,
-				  .type = message->type,
-				  .seq = channel->sent,
-				  .first = message->first,
-				  .total = message->bytes,
-				  .tag = message->tag,
-				  .call = message->call,
-				  .status = message->status,
-				  .payload_bytes = (uint32_t)(left < WF_FRAME_PAYLOAD ? left : WF_FRAME_PAYLOAD) };
+	struct wf_frame frame;
 	int error;
 
 	wf_channel_stamp(peer, &frame);
+	frame.kind = WF_FRAME_MESSAGE;
+	frame.type = message->type;
+	frame.seq = channel->sent;
+	frame.first = message->first;
+	frame.total = message->bytes;
+	frame.tag = message->tag;
+	frame.call = message->call;
+	frame.status = message->status;
+	frame.payload_bytes = (uint32_t)(left < WF_FRAME_PAYLOAD ? left : WF_FRAME_PAYLOAD);
 	error = wf_peer_send_frame(peer, &frame, message->data + offset);
 	if (error)
 		return error;
@@ -280,7 +282,6 @@ static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_fra
 		inbound = malloc(bytes);
 	if (!inbound)
 		return NULL;
-	memset(inbound, 0, sizeof(*inbound));
 	inbound->pooled = pooled;
 	inbound->payload.release = inbound_release;
 	inbound->item.take = inbound_take;
@@ -296,6 +297,7 @@ static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_fra
 	inbound->type = frame->type;
 	inbound->epoch = atomic_load(&peer->epoch);
 	inbound->their_epoch = peer->their_epoch;
+	inbound->event_tag = inbound->transfer = 0;
 	return inbound;
 }
 
