@@ -231,13 +231,12 @@ static void inbound_release(struct wf_payload *payload)
 	struct wf_peer *peer = inbound->peer;
 	struct weft_engine *engine = peer->engine;
 	weft_peer handle = peer->handle;
-	uint64_t quarter = engine->settings.window_frames / 4;
 
 	if (inbound->epoch == atomic_load(&peer->epoch) && !atomic_load(&engine->closing)) {
 		uint64_t before = atomic_fetch_add(&peer->consumed, inbound->frames);
 
-		/* Each quarter of the window read is news to the sender; what is missed here rides on the next frame. */
-		if (before / quarter != (before + inbound->frames) / quarter) {
+		/* Each step of the window read is news to the sender; what is missed here rides on the next frame. */
+		if ((before ^ (before + inbound->frames)) >= engine->settings.credit_step) {
 			wf_handle_ref(&engine->peers, handle);
 			if (!wf_group_post(peer->home, WF_NOTE_CREDIT, peer, 0))
 				wf_handle_put(&engine->peers, handle);

@@ -48,6 +48,7 @@ static int read_settings(const struct weft_config *config, struct wf_settings *s
 	    (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN)) ||
 	    settings->window_frames < 4 || settings->peer_limit_ns < settings->heartbeat_ns)
 		return -EINVAL;
+	settings->credit_step = UINT64_C(1) << (63 - __builtin_clzll(settings->window_frames / 4));
 	/* A message must fit the window whole, or it could never be sent. */
 	if (wf_frames_of(settings->max_message) > settings->window_frames)
 		return -EINVAL;
@@ -246,11 +247,6 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 	}
 	*ret_engine = engine;
 	return 0;
-}
-
-bool wf_engine_is_manual(const struct weft_engine *engine)
-{
-	return engine->settings.flags & WEFT_MANUAL_PROGRESS;
 }
 
 int wf_engine_progress(struct weft_engine *engine)

@@ -15,6 +15,7 @@ struct wf_transfer;
 struct wf_settings {
 	uint32_t flags, max_transfers, frames;
 	uint64_t max_message, window_frames, piece_bytes;
+	uint64_t credit_step; /* frames read that are news to their sender: a quarter of the window or less, a power of two */
 	uint64_t timeout_ns, heartbeat_ns, peer_limit_ns, rail_limit_ns;
 };
 
@@ -61,7 +62,10 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 int wf_engine_close(struct weft_engine *engine);
 void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config);
 int wf_engine_progress(struct weft_engine *engine);
-bool wf_engine_is_manual(const struct weft_engine *engine);
+static inline bool wf_engine_is_manual(const struct weft_engine *engine)
+{
+	return engine->settings.flags & WEFT_MANUAL_PROGRESS;
+}
 /* Our address blob as it is now. */
 int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes);
 /* A rail was opened or reopened: its new address. On its worker. */

@@ -243,20 +243,11 @@ static void immediate_arrived(struct wf_group *group, uint32_t immediate)
 
 static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx);
 
-static int read_completions(struct wf_group *group, struct wf_seat *seat)
+/* Apart from the look, like all that most turns of a waiting engine do not need. */
+__attribute__((noinline)) static void take_completions(struct wf_group *group, struct wf_seat *seat, const struct wf_completion *done, int got)
 {
-	struct wf_completion done[COMPLETIONS];
 	uint32_t pieces = 0;
-	int got;
 
-	if (wf_rail_unrung(seat->rail))
-		wf_seat_ring(seat);
-	got = wf_rail_poll(seat->rail, done, COMPLETIONS);
-
-	if (got < 0) {
-		wf_seat_doom(seat, "reading completions failed");
-		return 1;
-	}
 	for (int i = 0; i < got; i++) {
 		struct wf_wr *wr = done[i].wr;
 
@@ -291,9 +282,23 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 	}
 	seat->ops -= pieces;
 	group->on_nic -= pieces;
-	if (got)
-		seat->last_ok_ns = wf_group_now(group);
-	return got;
+	seat->last_ok_ns = wf_group_now(group);
+}
+
+static int read_completions(struct wf_group *group, struct wf_seat *seat)
+{
+	struct wf_completion done[COMPLETIONS];
+	int got;
+
+	if (wf_rail_unrung(seat->rail))
+		wf_seat_ring(seat);
+	got = wf_rail_poll(seat->rail, done, COMPLETIONS);
+	if (got > 0)
+		take_completions(group, seat, done, got);
+	if (got >= 0)
+		return got;
+	wf_seat_doom(seat, "reading completions failed");
+	return 1;
 }
 
 /* ---- the turn ---- */
@@ -338,6 +343,14 @@ static int give_turns(struct wf_group *group)
 	return happened;
 }
 
+static void reset_doomed(struct wf_group *group)
+{
+	group->doomed = false;
+	for (uint32_t i = 0; i < group->seats; i++)
+		if (group->seat[i].doomed)
+			wf_seat_reset(&group->seat[i]);
+}
+
 static int on_turn(void *context, uint64_t now_ns)
 {
 	struct wf_group *group = context;
@@ -346,14 +359,15 @@ static int on_turn(void *context, uint64_t now_ns)
 	/* What was submitted goes out before we look for what came in, and what that calls for right after. */
 	pump_channels(group);
 	for (uint32_t i = 0; i < group->seats; i++)
-		if (group->seat[i].up)
+		if (atomic_load_explicit(&group->seat[i].up, memory_order_relaxed))
 			happened += read_completions(group, &group->seat[i]);
-	pump_channels(group);
+	if (happened)
+		pump_channels(group);
 	happened += give_turns(group);
-	happened += wf_verify_turn(group);
-	for (uint32_t i = 0; i < group->seats; i++)
-		if (group->seat[i].doomed)
-			wf_seat_reset(&group->seat[i]);
+	if (!wf_list_empty(&group->verifying))
+		happened += wf_verify_turn(group);
+	if (group->doomed)
+		reset_doomed(group);
 	if (group->deferred_count)
 		send_deferred(group);
 	return happened;

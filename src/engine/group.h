@@ -101,6 +101,7 @@ struct wf_group {
 	struct wf_seat *seat;
 	uint32_t turn; /* which seat goes first */
 	bool leaving;  /* the engine closes */
+	bool doomed;   /* a seat of ours is */
 
 	uint32_t piece_count, pieces_used; /* those above have never been taken: nobody needs to look at them */
 	struct wf_piece *piece, *piece_free;

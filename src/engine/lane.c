@@ -378,21 +378,22 @@ void wf_lane_runnable(struct wf_lane *lane)
 		wf_list_append(&lane->group->runnable, &lane->runnable);
 }
 
-struct wf_path *wf_lane_any_path(struct wf_lane *lane, uint32_t first)
+int wf_lane_any_path(struct wf_lane *lane, uint32_t first)
 {
-	for (uint32_t i = 0; i < lane->group->seats; i++) {
-		uint32_t place = (first + i) % lane->group->seats;
+	uint32_t seats = lane->group->seats, place = first;
 
+	for (uint32_t i = 0; i < seats; i++) {
 		if (lane->path[place].state == WF_PATH_UP && atomic_load(&lane->group->seat[place].up))
-			return &lane->path[place];
+			return (int)place;
+		place = place + 1 < seats ? place + 1 : 0;
 	}
-	return NULL;
+	return -1;
 }
 
 void wf_lane_send_copy(struct wf_lane *lane, void *copy)
 {
-	struct wf_path *path = wf_lane_any_path(lane, lane->talk++); /* another each time: one may be silent */
-	struct wf_tx_frame *tx = path ? wf_group_take_tx(lane->group) : NULL;
+	int place = wf_lane_any_path(lane, lane->talk++ % lane->group->seats); /* another each time: one may be silent */
+	struct wf_tx_frame *tx = place >= 0 ? wf_group_take_tx(lane->group) : NULL;
 	struct wf_frame frame;
 
 	/* Lost when there is no room: the channel sends again what is not acknowledged. */
@@ -400,7 +401,7 @@ void wf_lane_send_copy(struct wf_lane *lane, void *copy)
 		size_t bytes = WF_FRAME_HEADER + frame.payload_bytes;
 
 		memcpy(tx->buffer, copy, bytes);
-		if (!wf_seat_send(&lane->group->seat[path - lane->path], lane, path, tx, bytes))
+		if (!wf_seat_send(&lane->group->seat[place], lane, &lane->path[place], tx, bytes))
 			tx = NULL;
 	}
 	if (tx)

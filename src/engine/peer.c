@@ -243,16 +243,16 @@ static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *p
 {
 	struct wf_group *home = peer->home;
 	struct wf_lane *lane = peer->lane[home->index];
-	struct wf_path *path;
-	int error;
+	int error, place;
 
-	for (uint32_t i = 0; i < home->seats && (path = wf_lane_any_path(lane, peer->talk_seat)); i++) {
-		struct wf_seat *seat = &home->seat[path - lane->path];
+	for (uint32_t i = 0; i < home->seats && (place = wf_lane_any_path(lane, peer->talk_seat)) >= 0; i++) {
+		struct wf_path *path = &lane->path[place];
+		struct wf_seat *seat = &home->seat[place];
 		struct wf_tx_frame *tx = wf_group_take_tx(home);
 
 		if (!tx)
 			return -EAGAIN;
-		peer->talk_seat = seat->place;
+		peer->talk_seat = (uint32_t)place;
 		wf_frame_pack(frame, tx->buffer);
 		if (frame->payload_bytes)
 			memcpy(tx->buffer + WF_FRAME_HEADER, payload, frame->payload_bytes);

@@ -152,7 +152,7 @@ void wf_lane_immediate_done(struct wf_lane *lane, struct wf_path *path);
 void wf_lane_seat_reset(struct wf_lane *lane, struct wf_seat *seat);
 void wf_lane_runnable(struct wf_lane *lane);
 void wf_lane_send_copy(struct wf_lane *lane, void *frame); /* a frame another worker built; frees it */
-struct wf_path *wf_lane_any_path(struct wf_lane *lane, uint32_t first); /* NULL: none is up */
+int wf_lane_any_path(struct wf_lane *lane, uint32_t first); /* the place of one that is up, from first on; -1: none is */
 void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame, const uint8_t *payload);
 void wf_welcome_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame);
 

@@ -180,7 +180,7 @@ void wf_seat_doom(struct wf_seat *seat, const char *why)
 {
 	if (seat->doomed || !atomic_load(&seat->up))
 		return;
-	seat->doomed = true;
+	seat->doomed = seat->group->doomed = true;
 	seat->why = why;
 	wf_log(&seat->group->engine->log, WEFT_LOG_WARN, "rail %s: %s: reopening it", seat->nic->name, why);
 }

@@ -273,8 +273,6 @@ int wf_verify_turn(struct wf_group *group)
 {
 	struct verification *verification;
 
-	if (wf_list_empty(&group->verifying))
-		return 0;
 	/* In turn: a small one does not wait for a large one. */
 	verification = wf_container(group->verifying.next, struct verification, link);
 	wf_list_remove(&verification->link);

@@ -24,6 +24,6 @@ void wf_verdict_arrived(struct wf_inbound *inbound);
 
 /* receiver */
 void wf_manifest_arrived(struct wf_inbound *inbound);
-int wf_verify_turn(struct wf_group *group); /* a slice of the work there is: how much happened */
+int wf_verify_turn(struct wf_group *group); /* a slice of the work, when there is some: how much happened */
 void wf_verify_drop(struct wf_peer *peer);  /* its connection is over */
 #endif

@@ -41,6 +41,28 @@ static int read_error(struct wf_rail *rail, struct wf_completion *completion)
 	return 1;
 }
 
+static void translate(const struct fi_cq_data_entry *entry, struct wf_completion *completion, ssize_t count)
+{
+	for (ssize_t i = 0; i < count; i++) {
+		completion[i].wr = wr_of(entry[i].op_context);
+		completion[i].status = 0;
+		completion[i].bytes = entry[i].len;
+		/* An immediate of a peer's write: no work request of ours, whatever the context field holds. */
+		if ((entry[i].flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) && !(entry[i].flags & FI_RECV)) {
+			completion[i].wr = NULL;
+			completion[i].immediate = (uint32_t)entry[i].data;
+		}
+	}
+}
+
+__attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf_completion *completions, int why)
+{
+	if (why == -FI_EAVAIL)
+		return read_error(rail, completions);
+	wf_rail_note_error(rail, -why, fi_strerror(-why));
+	return why;
+}
+
 int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
 {
 	struct fi_cq_data_entry entry[BATCH];
@@ -48,22 +70,9 @@ int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int ma
 
 	if (got == -FI_EAGAIN)
 		return 0;
-	if (got == -FI_EAVAIL)
-		return read_error(rail, completions);
-	if (got < 0) {
-		wf_rail_note_error(rail, (int)-got, fi_strerror((int)-got));
-		return (int)got;
-	}
-	for (ssize_t i = 0; i < got; i++) {
-		completions[i].wr = wr_of(entry[i].op_context);
-		completions[i].status = 0;
-		completions[i].bytes = entry[i].len;
-		/* An immediate of a peer's write: no work request of ours, whatever the context field holds. */
-		if ((entry[i].flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) && !(entry[i].flags & FI_RECV)) {
-			completions[i].wr = NULL;
-			completions[i].immediate = (uint32_t)entry[i].data;
-		}
-	}
+	if (got < 0)
+		return read_failed(rail, completions, (int)got);
+	translate(entry, completions, got);
 	return (int)got;
 }
 
