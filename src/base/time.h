@@ -10,12 +10,23 @@
 #define WF_MS    UINT64_C(1000000)
 #define WF_S     UINT64_C(1000000000)
 
-static inline uint64_t wf_now_ns(void)
+static inline uint64_t wf_clock_ns(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * WF_S + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t wf_now_ns(void)
+{
+	return wf_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The same clock as the kernel's last tick left it, up to 10 ms ago: a fifth of the price. */
+static inline uint64_t wf_tick_ns(void)
+{
+	return wf_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 /* A deadline that cannot wrap: a timeout of UINT64_MAX is never. */

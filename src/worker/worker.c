@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define NOTES_A_TURN  64
+#define CLOCK_TURNS   8             /* between two looks at the clock, at most */
 #define SPIN_NS       (50 * WF_US)  /* after the last thing that happened, before sleeping */
 #define NAP_FIRST_NS  (50 * WF_US)  /* rails without a wait object are looked at so often … */
 #define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
@@ -46,11 +47,26 @@ static int take_notes(struct wf_worker *worker)
 	return taken;
 }
 
+/* The clock costs as much as the rest of a turn that finds nothing. So it is read every few turns, and at once when the
+ * kernel's tick has passed or the worker has slept: between turns that follow each other it hardly moves. */
+static void look_at_clock(struct wf_worker *worker)
+{
+	uint64_t tick_ns = wf_tick_ns();
+
+	if (worker->clock_turns && tick_ns == worker->tick_ns) {
+		worker->clock_turns--;
+		return;
+	}
+	worker->tick_ns = tick_ns;
+	worker->clock_turns = CLOCK_TURNS - 1;
+	worker->now_ns = wf_now_ns();
+}
+
 static int turn(struct wf_worker *worker)
 {
 	int happened;
 
-	worker->now_ns = wf_now_ns();
+	look_at_clock(worker);
 	happened = take_notes(worker);
 	/* Not counted: the housekeeping of an idle engine must not keep it awake. */
 	if (worker->now_ns / WF_MS >= worker->timers.tick)
@@ -119,6 +135,7 @@ static void nap(struct wf_worker *worker)
 	if (next != WF_NEVER)
 		limit = next <= now ? 0 : limit < next - now ? limit : next - now;
 	sleep_for(worker, limit);
+	worker->clock_turns = 0;
 	atomic_store(&worker->sleeping, 0);
 }
 
@@ -147,6 +164,7 @@ static void rest(struct wf_worker *worker, uint64_t *look_until)
 		return;
 	if (idle <= SPIN_NS && !worker->ops->can_sleep(worker->context)) {
 		sched_yield(); /* nothing would wake us: look on, but let others have the core first */
+		worker->clock_turns = 0;
 		return;
 	}
 	worker->napped = true;

@@ -31,7 +31,9 @@ struct wf_worker {
 	sem_t started;
 	int start_status;
 	int wake_fd, epoll_fd;
-	uint64_t now_ns;  /* as of this turn; the worker's own */
+	uint64_t now_ns;  /* as of this turn or one just before it; the worker's own */
+	uint64_t tick_ns; /* the kernel's tick when it was read … */
+	uint32_t clock_turns; /* … and for how many turns more it will do */
 	uint64_t idle_ns; /* since when nothing happened; 0: busy */
 	struct wf_spin spin;
 	bool looks, napped; /* since something happened: it looks before it naps; it has napped */
