@@ -355,6 +355,12 @@ static void dispatch(struct wf_peer *peer, struct wf_inbound *inbound)
 	}
 }
 
+static void deliver(struct wf_peer *peer, struct wf_inbound *inbound)
+{
+	peer->channel.deliver += inbound->frames;
+	dispatch(peer, inbound);
+}
+
 static void deliver_in_order(struct wf_peer *peer)
 {
 	struct wf_channel *channel = &peer->channel;
@@ -365,8 +371,7 @@ static void deliver_in_order(struct wf_peer *peer)
 		if (inbound->first != channel->deliver || inbound->missing)
 			return;
 		wf_list_remove(&inbound->link);
-		channel->deliver += inbound->frames;
-		dispatch(peer, inbound);
+		deliver(peer, inbound);
 	}
 }
 
@@ -388,13 +393,34 @@ static void owe_soon(struct wf_peer *peer)
 	wf_peer_set_tick(peer, channel->ack_soon_ns);
 }
 
+static bool has_arrived(const struct wf_channel *channel, uint64_t seq)
+{
+	return channel->arrived[seq % WF_WINDOW_FRAMES / 64] >> seq % 64 & 1;
+}
+
+static void flip_arrived(struct wf_channel *channel, uint64_t seq)
+{
+	channel->arrived[seq % WF_WINDOW_FRAMES / 64] ^= UINT64_C(1) << seq % 64;
+}
+
+/* In order only the number moves; what came early is marked until its turn. */
+static void note_arrived(struct wf_channel *channel, uint64_t seq)
+{
+	if (seq != channel->expected) {
+		flip_arrived(channel, seq);
+		return;
+	}
+	for (channel->expected++; has_arrived(channel, channel->expected); channel->expected++)
+		flip_arrived(channel, channel->expected);
+}
+
 static void take_message(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload)
 {
 	struct wf_channel *channel = &peer->channel;
-	uint64_t bit = frame->seq % WF_WINDOW_FRAMES, mask = UINT64_C(1) << bit % 64;
 	struct wf_inbound *inbound;
+	bool whole;
 
-	if (frame->seq < channel->expected || (channel->arrived[bit / 64] & mask)) {
+	if (frame->seq < channel->expected || has_arrived(channel, frame->seq)) {
 		wf_channel_owe(peer); /* it came twice: tell the sender that once was enough */
 		return;
 	}
@@ -403,22 +429,22 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame, con
 	    frame->seq >= atomic_load(&peer->consumed) + peer->engine->settings.window_frames ||
 	    wf_frames_of(frame->total) > peer->engine->settings.window_frames || frame->first < channel->deliver)
 		return;
-	inbound = find_inbound(peer, frame);
+	/* Most messages are one frame and their turn is now: those are never listed. */
+	whole = frame->total <= WF_FRAME_PAYLOAD && frame->first == channel->deliver && wf_list_empty(&channel->inbound);
+	inbound = whole ? make_inbound(peer, frame) : find_inbound(peer, frame);
 	if (!inbound)
 		return; /* no memory: it was not acknowledged, so it comes again */
 	memcpy(inbound->data + (frame->seq - frame->first) * WF_FRAME_PAYLOAD, payload, frame->payload_bytes);
 	inbound->missing--;
-	channel->arrived[bit / 64] |= mask;
-	while (channel->arrived[channel->expected % WF_WINDOW_FRAMES / 64] &
-	       UINT64_C(1) << channel->expected % 64) {
-		channel->arrived[channel->expected % WF_WINDOW_FRAMES / 64] &= ~(UINT64_C(1) << channel->expected % 64);
-		channel->expected++;
-	}
+	note_arrived(channel, frame->seq);
 	if (frame->type == WF_MESSAGE_CALL || frame->type == WF_MESSAGE_REPLY)
 		owe_soon(peer);
 	else
 		wf_channel_owe(peer);
-	deliver_in_order(peer);
+	if (whole)
+		deliver(peer, inbound);
+	else
+		deliver_in_order(peer);
 }
 
 void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload)
