@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define COPIES_KEPT    (32u << 20)
+#define FAR_NS         (10 * WF_S)
 #define EARLY_BARRIERS 256 /* of one peer, kept until we enter them */
 
 static uint64_t generation_of(uint64_t state)
@@ -63,6 +64,12 @@ static void end_take(struct wf_item_event *item, struct weft_event *event)
 	wf_transfer_drop(transfer);
 }
 
+/* Of something submitted now. One that is far away need not be exact: a tick early, and cheaper to find. */
+static uint64_t deadline_of(uint64_t timeout_ns)
+{
+	return wf_deadline(timeout_ns < FAR_NS ? wf_now_ns() : wf_tick_ns(), timeout_ns);
+}
+
 struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
 {
 	struct wf_transfer *transfer = wf_pool_take(&engine->transfers);
@@ -80,7 +87,7 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	transfer->queue = op ? op->queue : NULL;
 	transfer->tag = op ? op->tag : 0;
 	timeout = op && op->timeout_ns ? op->timeout_ns : engine->settings.timeout_ns;
-	transfer->deadline_ns = timeout == WEFT_FOREVER ? WF_NEVER : wf_deadline(wf_now_ns(), timeout);
+	transfer->deadline_ns = timeout == WEFT_FOREVER ? WF_NEVER : deadline_of(timeout);
 	transfer->peer = NULL;
 	transfer->peer_handle = 0;
 	transfer->paged = false;
