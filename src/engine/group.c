@@ -303,7 +303,7 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 
 /* ---- the turn ---- */
 
-static void pump_channels(struct wf_group *group)
+__attribute__((noinline)) static void send_frames(struct wf_group *group)
 {
 	struct wf_link *link = group->pumping.next;
 
@@ -326,16 +326,19 @@ static void pump_channels(struct wf_group *group)
 	}
 }
 
+static void pump_channels(struct wf_group *group)
+{
+	if (!wf_list_empty(&group->pumping) || !wf_list_empty(&group->acking))
+		send_frames(group);
+}
+
 /* Every rail pulls what it has room for, another one first each time. */
-static int give_turns(struct wf_group *group)
+__attribute__((noinline)) static int give_turns(struct wf_group *group)
 {
 	uint32_t at = group->turn++ % group->seats;
-	struct wf_level level;
+	struct wf_level level = wf_stripe_level(group);
 	int happened = 0;
 
-	if (wf_list_empty(&group->runnable))
-		return 0;
-	level = wf_stripe_level(group);
 	for (uint32_t i = 0; i < group->seats && !wf_list_empty(&group->runnable); i++) {
 		happened += wf_stripe_seat(group, &group->seat[at], &level);
 		at = at + 1 == group->seats ? 0 : at + 1;
@@ -363,7 +366,8 @@ static int on_turn(void *context, uint64_t now_ns)
 			happened += read_completions(group, &group->seat[i]);
 	if (happened)
 		pump_channels(group);
-	happened += give_turns(group);
+	if (!wf_list_empty(&group->runnable))
+		happened += give_turns(group);
 	if (!wf_list_empty(&group->verifying))
 		happened += wf_verify_turn(group);
 	if (group->doomed)
