@@ -87,7 +87,7 @@ struct wf_seat {
 	struct wf_timer reopen;
 	struct wf_rail_memory tx_memory, rx_memory;
 	struct wf_rx_frame *rx;
-	struct wf_rx_frame **rx_idle; /* receives the provider had no room for */
+	struct wf_rx_frame **rx_idle; /* receives to be posted: next turn, or when the provider has room */
 	uint32_t rx_idle_count;
 	struct wf_rail_limits limits;
 	struct wf_seat_counters count;

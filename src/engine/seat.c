@@ -97,7 +97,7 @@ void wf_seat_post_receives(struct wf_seat *seat)
 	while (seat->rx_idle_count) {
 		struct wf_rx_frame *frame = seat->rx_idle[seat->rx_idle_count - 1];
 
-		/* Refused: housekeeping tries again. */
+		/* Refused: the next turn tries again. */
 		if (wf_rail_receive(seat->rail, &frame->wr, frame->buffer, seat->rx_memory.desc,
 				    WF_FRAME_BYTES))
 			return;
@@ -106,10 +106,12 @@ void wf_seat_post_receives(struct wf_seat *seat)
 	}
 }
 
+/* A few wait for the next turn, when what answers their messages has gone out; many do not, for peers send on. */
 int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 {
 	seat->rx_idle[seat->rx_idle_count++] = frame;
-	if (atomic_load_explicit(&seat->up, memory_order_relaxed))
+	if (seat->rx_idle_count >= seat->group->engine->settings.frames / 4 &&
+	    atomic_load_explicit(&seat->up, memory_order_relaxed))
 		wf_seat_post_receives(seat);
 	return 0;
 }
