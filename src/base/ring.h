@@ -35,7 +35,7 @@ bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item); /* false: f
 bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item);    /* false: empty */
 
 /* The consumer's, before it sleeps: true when a push has taken its ticket and was not popped, even if its item is not there
- * yet. Sequentially consistent with the exchange in push: what happened before a push that this misses is seen after it. */
+ * yet. Sequentially consistent with the exchange in push: whoever pushes what this misses sees what we stored before it. */
 static inline bool wf_ring_awaits(struct wf_ring *ring)
 {
 	return atomic_load(&ring->tail) != atomic_load_explicit(&ring->head, memory_order_relaxed);

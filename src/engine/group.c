@@ -244,7 +244,8 @@ static void immediate_arrived(struct wf_group *group, uint32_t immediate)
 static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx);
 
 /* Apart from the look, like all that most turns of a waiting engine do not need. */
-__attribute__((noinline)) static void take_completions(struct wf_group *group, struct wf_seat *seat, const struct wf_completion *done, int got)
+__attribute__((noinline)) static void take_completions(struct wf_group *group, struct wf_seat *seat,
+						       const struct wf_completion *done, int got)
 {
 	uint32_t pieces = 0;
 
