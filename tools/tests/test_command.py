@@ -32,8 +32,12 @@ def weft(*words):
     return subprocess.run([WEFT, *words], capture_output=True, text=True, timeout=LIMIT)
 
 
-def start(*words):
-    return subprocess.Popen([WEFT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+STARTED = []
+
+
+def start(*words, **more):
+    STARTED.append(subprocess.Popen([WEFT, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more))
+    return STARTED[-1]
 
 
 def listen():
@@ -110,6 +114,14 @@ def catches(pid, signum):
 
 
 class Case(unittest.TestCase):
+    def tearDown(self):
+        """What a test that failed left running would fail others, or the machine's next user."""
+        while STARTED:
+            process = STARTED.pop()
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
     def ended(self, process, status):
         out, err = process.communicate(timeout=LIMIT)
         self.assertEqual(process.returncode, status, out + err)
@@ -617,8 +629,7 @@ class Deaths(Case):
 
     def test_interrupt(self):
         """As a terminal does it: the signal goes to every process of the group."""
-        process = subprocess.Popen([WEFT, "bench", "--duration", "600s", "--provider", "shm"], text=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        process = start("bench", "--duration", "600s", "--provider", "shm", start_new_session=True)
         running_for_real(process)
         os.killpg(process.pid, signal.SIGINT)
         out, err = self.ended(process, 130)
