@@ -1,6 +1,9 @@
 /* Scatter: many writes to several peers that end as one; a fenced notification reaches every peer named. */
 #include "support/peer.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #define BYTES (4u << 20)
 #define PEERS 3
 
@@ -142,12 +145,60 @@ static void small_and_many(void **state)
 			      (PARTS - 1 - i) * SIZE);
 }
 
+static _Atomic weft_transfer just_ended;
+static atomic_bool done;
+
+static void *cancel_again(void *none)
+{
+	while (!atomic_load(&done))
+		if (weft_cancel(pair.here.engine, atomic_load(&just_ended)) != -ENOENT)
+			return "a scatter that has ended was cancelled";
+	return NULL;
+}
+
+static weft_transfer scatter_well(uint64_t tag)
+{
+	struct weft_write part[PEERS];
+	struct weft_op op = { .queue = pair.here.queue, .tag = tag };
+	weft_transfer transfer = 0;
+
+	for (int i = 0; i < PEERS; i++)
+		part[i] = (struct weft_write){ pair.region, 0, remote[i], 0, 100 };
+	assert_status(weft_scatter(pair.here.engine, part, PEERS, &op, &transfer), 0);
+	assert_status(end_of(&pair.here, tag), 0);
+	return transfer;
+}
+
+/* Someone cancels a scatter that has just ended while its slot goes to others, most of which are refused: none
+ * of them is touched. */
+static void cancelled_late(void **state)
+{
+	struct weft_write part[2] = { { pair.region, 0, remote[0], 0, 100 }, { pair.region, 0, 0, 0, 100 } };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 1 };
+	struct weft_event event;
+	pthread_t thread;
+	void *wrong = NULL;
+
+	atomic_store(&just_ended, scatter_well(1000));
+	assert_int_equal(pthread_create(&thread, NULL, cancel_again, NULL), 0);
+	for (uint64_t i = 0; i < 1500; i++) {
+		for (int refused = 0; refused < 5; refused++)
+			assert_status(weft_scatter(pair.here.engine, part, 2, &op, NULL), -ENOENT);
+		atomic_store(&just_ended, scatter_well(2000 + i));
+	}
+	atomic_store(&done, true);
+	pthread_join(thread, &wrong);
+	if (wrong)
+		fail_msg("%s", (char *)wrong);
+	assert_int_equal(weft_queue_poll(pair.here.queue, &event, 1), 0); /* nothing ended twice */
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(several_peers),  cmocka_unit_test(every_peer_is_told),
 		cmocka_unit_test(nothing),	  cmocka_unit_test(all_or_nothing),
-		cmocka_unit_test(small_and_many),
+		cmocka_unit_test(small_and_many), cmocka_unit_test(cancelled_late),
 	};
 
 	return cmocka_run_group_tests_name("scatter", tests, open_all, close_all);

@@ -8,6 +8,7 @@
 #include "engine/request.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,15 @@ struct family {
 	struct wf_transfer *parent;
 	struct wf_transfer **child; /* parent->children of them */
 };
+
+/* Nobody ever had its number, but whoever cancels the slot's last user may hold a count for a few instructions: it is
+ * waited for, or it would put back what is the next user's. */
+static void abandon_parent(struct wf_transfer *parent)
+{
+	for (uint32_t own = 1; !atomic_compare_exchange_weak(&parent->children_left, &own, 0); own = 1)
+		sched_yield();
+	wf_transfer_abandon(parent);
+}
 
 /* 0, and whatever follows ends with begin_family(). */
 static int open_family(struct family *family, struct weft_engine *engine, uint32_t most,
@@ -33,7 +43,7 @@ static int open_family(struct family *family, struct weft_engine *engine, uint32
 	if (family->child && parent->child)
 		return 0;
 	free(family->child);
-	wf_transfer_abandon(parent);
+	abandon_parent(parent);
 	return -ENOMEM;
 }
 
@@ -58,8 +68,7 @@ static void abandon(struct family *family)
 		family->child[i]->parent = NULL;
 		wf_transfer_abandon(family->child[i]);
 	}
-	atomic_store(&family->parent->children_left, 0);
-	wf_transfer_abandon(family->parent);
+	abandon_parent(family->parent);
 }
 
 /* The count that kept the parent from ending. Should that end it here, its queue may be closed by whoever takes the end: as a

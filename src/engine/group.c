@@ -291,7 +291,7 @@ static int read_completions(struct wf_group *group, struct wf_seat *seat)
 	struct wf_completion done[COMPLETIONS];
 	int got;
 
-	if (seat->rx_idle_count)
+	if (seat->rx_idle_count && !seat->rx_refused)
 		wf_seat_post_receives(seat);
 	if (wf_rail_unrung(seat->rail))
 		wf_seat_ring(seat);

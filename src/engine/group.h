@@ -63,6 +63,12 @@ static inline void wf_count(_Atomic uint64_t *counter, uint64_t amount)
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
 }
 
+/* The same; who sees the count sees what came before it. */
+static inline void wf_count_after(_Atomic uint64_t *counter, uint64_t amount)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_release);
+}
+
 /* Written by the worker, read by whoever asks: relaxed atomics. */
 struct wf_seat_counters {
 	_Atomic uint64_t writes, reads, sends, bytes, errors, retries, reopened;
@@ -89,6 +95,7 @@ struct wf_seat {
 	struct wf_rx_frame *rx;
 	struct wf_rx_frame **rx_idle; /* receives to be posted: next turn, or when the provider has room */
 	uint32_t rx_idle_count;
+	bool rx_refused; /* the provider takes no more for now: not every turn asks */
 	struct wf_rail_limits limits;
 	struct wf_seat_counters count;
 };

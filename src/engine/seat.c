@@ -97,9 +97,10 @@ void wf_seat_post_receives(struct wf_seat *seat)
 	while (seat->rx_idle_count) {
 		struct wf_rx_frame *frame = seat->rx_idle[seat->rx_idle_count - 1];
 
-		/* Refused: the next turn tries again. */
-		if (wf_rail_receive(seat->rail, &frame->wr, frame->buffer, seat->rx_memory.desc,
-				    WF_FRAME_BYTES))
+		/* Housekeeping tries again, or whoever has made room. */
+		seat->rx_refused = wf_rail_receive(seat->rail, &frame->wr, frame->buffer, seat->rx_memory.desc,
+						   WF_FRAME_BYTES);
+		if (seat->rx_refused)
 			return;
 		frame->posted = true;
 		seat->rx_idle_count--;
@@ -110,6 +111,7 @@ void wf_seat_post_receives(struct wf_seat *seat)
 int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 {
 	seat->rx_idle[seat->rx_idle_count++] = frame;
+	seat->rx_refused = false; /* there is room for one */
 	if (seat->rx_idle_count >= seat->group->engine->settings.frames / 4 &&
 	    atomic_load_explicit(&seat->up, memory_order_relaxed))
 		wf_seat_post_receives(seat);

@@ -319,7 +319,7 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 	atomic_store_explicit(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE,
 			      memory_order_release);
 	if (transfer->peer)
-		wf_count(&transfer->peer->ended, 1);
+		wf_count_after(&transfer->peer->ended, 1); /* it was accepted before */
 	put_references(transfer);
 	deliver(transfer);
 	if (withdrawn)
