@@ -9,7 +9,10 @@
 
 #include <errno.h>
 
-#define SMALL_PAGE (16u << 10) /* up to this pages share operations where the provider allows */
+/* Up to these sizes pages share operations where the provider allows: over one rail they may be larger, for there are no others
+ * to share the pieces with. */
+#define SMALL_PAGE     (16u << 10)
+#define SMALL_PAGE_ONE (64u << 10)
 
 static int begin(struct wf_transfer *transfer, weft_transfer *ret)
 {
@@ -221,7 +224,8 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	if (transfer->cuts == 1 && pages->count && transfer->notify != WEFT_NOTIFY_COUNTED &&
 	    local_stride == pages->page_bytes && remote_stride == pages->page_bytes)
 		transfer->most_adjacent = transfer->unit_bytes / pages->page_bytes;
-	if (transfer->cuts == 1 && transfer->notify != WEFT_NOTIFY_COUNTED && pages->page_bytes <= SMALL_PAGE)
+	if (transfer->cuts == 1 && transfer->notify != WEFT_NOTIFY_COUNTED &&
+	    pages->page_bytes <= (engine->rails == 1 ? SMALL_PAGE_ONE : SMALL_PAGE))
 		transfer->ranges = engine->rma_ranges;
 	transfer->units = pages->count * transfer->cuts;
 	wf_request_groups(transfer);
