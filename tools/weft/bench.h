@@ -125,6 +125,7 @@ uint64_t bench_cpu_ns(void);
 
 /* A manual loop's turn: counts the idle ones and, after many, gives way to whoever shares the core. */
 void bench_idle(uint32_t *idle, bool nothing);
+#define BENCH_TURNS 16 /* of manual progress between two looks at the clock, which cost as much as a turn */
 
 /* bench_peer.c: serves one driver until it says good-bye. 0, or a negative errno with a sentence in why. */
 int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, char *why, size_t room);

@@ -268,12 +268,16 @@ static void take_event(struct bench_load *load, struct weft_event *event, uint64
 static uint64_t take_events(struct bench_load *load)
 {
 	struct weft_event events[EVENTS];
-	int got;
+	int got = 0;
 
 	if (load->params->manual) {
-		int happened = weft_progress(load->engine);
-		got = weft_queue_poll(load->queue, events, EVENTS);
-		bench_idle(&load->idle_turns, happened <= 0 && got == 0);
+		for (int turn = 0; turn < BENCH_TURNS && got == 0; turn++) {
+			int happened = weft_progress(load->engine);
+			/* What a submission itself ended waits there before the first. */
+			if (happened || !turn)
+				got = weft_queue_poll(load->queue, events, EVENTS);
+			bench_idle(&load->idle_turns, happened <= 0 && got == 0);
+		}
 	} else {
 		got = weft_queue_wait(load->queue, events, EVENTS, WAIT_NS);
 	}

@@ -1,4 +1,4 @@
-/* A log-linear histogram: 32 equal steps between each power of two and the next, and every value below 32
+/* A log-linear histogram: 128 equal steps between each power of two and the next, and every value below 128
  * exact. */
 #include "histogram.h"
 

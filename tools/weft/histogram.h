@@ -1,5 +1,5 @@
 /*
- * A log-linear histogram of nanoseconds: constant size, nothing allocated, every value within 1/32 of what it
+ * A log-linear histogram of nanoseconds: constant size, nothing allocated, every value within 1/128 of what it
  * was.
  */
 #ifndef WEFT_TOOLS_HISTOGRAM_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum {
-	CMD_HISTOGRAM_BITS = 5, /* 32 steps for each power of two */
+	CMD_HISTOGRAM_BITS = 7, /* 128 steps for each power of two */
 	CMD_HISTOGRAM_STEPS = 1 << CMD_HISTOGRAM_BITS,
 	CMD_HISTOGRAM_BUCKETS = (64 - CMD_HISTOGRAM_BITS + 1) * CMD_HISTOGRAM_STEPS,
 };
