@@ -45,40 +45,6 @@ void wf_pool_destroy(struct wf_pool *pool)
 	pool->next = NULL;
 }
 
-static uint64_t changed(uint64_t top, uint32_t number)
-{
-	return ((top >> 32) + 1) << 32 | number;
-}
-
-void *wf_pool_take(struct wf_pool *pool)
-{
-	/* Pairs with the release in give(): the object is as its last user left it. */
-	uint64_t top = atomic_load_explicit(&pool->top, memory_order_acquire);
-	uint32_t number;
-
-	do {
-		number = (uint32_t)top;
-		if (!number)
-			return NULL;
-		/* It may be taken and changed under us; then the exchange fails. */
-	} while (!atomic_compare_exchange_weak_explicit(
-		&pool->top, &top, changed(top, atomic_load_explicit(&pool->next[number - 1], memory_order_relaxed)),
-		memory_order_acquire, memory_order_acquire));
-	atomic_store_explicit(&pool->next[number - 1], WF_POOL_OUT, memory_order_relaxed);
-	return wf_pool_at(pool, number - 1);
-}
-
-void wf_pool_give(struct wf_pool *pool, void *object)
-{
-	uint32_t number = wf_pool_index(pool, object) + 1;
-	uint64_t top = atomic_load_explicit(&pool->top, memory_order_relaxed);
-
-	do {
-		atomic_store_explicit(&pool->next[number - 1], (uint32_t)top, memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&pool->top, &top, changed(top, number), memory_order_release,
-							memory_order_relaxed));
-}
-
 uint32_t wf_pool_out(const struct wf_pool *pool)
 {
 	uint32_t out = 0;

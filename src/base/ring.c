@@ -53,18 +53,3 @@ bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item)
 		return true;
 	}
 }
-
-bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item)
-{
-	uint64_t ticket = atomic_load_explicit(&ring->head, memory_order_relaxed);
-	struct wf_ring_cell *cell = &ring->cells[ticket & ring->mask];
-
-	/* Pairs with the release in push. */
-	if (atomic_load_explicit(&cell->sequence, memory_order_acquire) != ticket + 1)
-		return false;
-	*ret_item = cell->item;
-	atomic_store_explicit(&ring->head, ticket + 1, memory_order_relaxed);
-	/* Pairs with the acquire in push: the cell is free for the next lap. */
-	atomic_store_explicit(&cell->sequence, ticket + ring->mask + 1, memory_order_release);
-	return true;
-}

@@ -32,7 +32,22 @@ struct wf_ring {
 int wf_ring_init(struct wf_ring *ring, uint64_t at_least); /* rounded up to a power of two */
 void wf_ring_destroy(struct wf_ring *ring);
 bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item); /* false: full */
-bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item);    /* false: empty */
+
+/* False: empty. */
+static inline bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item)
+{
+	uint64_t ticket = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	struct wf_ring_cell *cell = &ring->cells[ticket & ring->mask];
+
+	/* Pairs with the release in push. */
+	if (atomic_load_explicit(&cell->sequence, memory_order_acquire) != ticket + 1)
+		return false;
+	*ret_item = cell->item;
+	atomic_store_explicit(&ring->head, ticket + 1, memory_order_relaxed);
+	/* Pairs with the acquire in push: the cell is free for the next lap. */
+	atomic_store_explicit(&cell->sequence, ticket + ring->mask + 1, memory_order_release);
+	return true;
+}
 
 /* The consumer's, before it sleeps: true when a push has taken its ticket and was not popped, even if its item is not there
  * yet. Sequentially consistent with the exchange in push: whoever pushes what this misses sees what we stored before it. */
