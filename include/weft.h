@@ -78,7 +78,8 @@ int weft_open(const struct weft_config *config, weft_engine **ret_engine);
  * other call may be running or made on the engine or its queues but weft_queue_wait(), which returns -ESHUTDOWN. */
 int weft_close(weft_engine *engine);
 
-/* Manual progress only: one turn of every rail. Returns how many things happened, or a negative errno. */
+/* Manual progress only: one turn of every rail. Returns how many things happened, or a negative errno. Messages need no turn to
+ * go out: weft_send(), weft_call() and weft_reply() send them at once when they can. */
 int weft_progress(weft_engine *engine);
 
 #define WEFT_BLOB_MAX 16384 /* bytes: no blob is larger */

@@ -87,6 +87,55 @@ static void messages(void **state)
 	assert_int_equal(answer.value[0], 200);
 }
 
+#define CALLS 50
+
+/* The room of a call whose reply was taken is there for the next one at once, without a turn in between. */
+static void one_slot(void **state)
+{
+	struct weft_config config = side_config();
+	struct pair narrow;
+	struct answer answer;
+
+	config.flags = WEFT_MANUAL_PROGRESS;
+	config.max_transfers = 1;
+	pair_open(&narrow, &config, &config, 4096);
+	peer_begin(&narrow.there, &(struct command){ .code = COMMAND_SERVE, .arg = { CALLS, 0, LIMIT } }, NULL);
+	for (uint64_t i = 0; i < CALLS; i++) {
+		struct weft_op op = { .queue = narrow.here.queue, .tag = i };
+		struct weft_event event;
+
+		assert_status(weft_call(narrow.here.engine, narrow.peer, 600 + i, &i, sizeof(i), &op, NULL), 0);
+		assert_status(weft_call(narrow.here.engine, narrow.peer, 0, NULL, 0, &op, NULL), -EAGAIN);
+		wait_for_event(&narrow.here, WEFT_EVENT_REPLY, i, &event);
+		assert_status(event.status, 0);
+		assert_memory_equal(event.data, &i, sizeof(i));
+		weft_event_release(&event);
+	}
+	assert_status(peer_end(&narrow.there, &answer), 0);
+	pair_close(&narrow);
+}
+
+/* What a peer sent stays ours to read and to give back when the peer is gone. */
+static void message_of_a_removed_peer(void **state)
+{
+	struct weft_config config = side_config();
+	struct weft_event event;
+	struct pair other;
+
+	config.flags = WEFT_MANUAL_PROGRESS;
+	pair_open(&other, &config, &config, 4096);
+	peer_begin(&other.there, &(struct command){ .code = COMMAND_SEND, .arg = { other.back, 321, 3000, 1 } }, NULL);
+	wait_for_event(&other.here, WEFT_EVENT_MESSAGE, 321, &event);
+	assert_status(peer_end(&other.there, &(struct answer){ 0 }), 0);
+	assert_status(weft_peer_remove(other.here.engine, other.peer), 0);
+	for (int turn = 0; turn < 100; turn++) /* the peer goes by notes */
+		assert_true(weft_progress(other.here.engine) >= 0);
+	assert_int_equal(event.bytes, 3000);
+	assert_int_equal(pattern_differs(event.data, 3000, 321, 0), 3000);
+	weft_event_release(&event);
+	pair_close(&other);
+}
+
 static void deadline_without_a_thread(void **state)
 {
 	struct weft_op op = { .queue = pair.here.queue, .tag = 5, .timeout_ns = 50 * MS };
@@ -199,6 +248,8 @@ static int run(void)
 		cmocka_unit_test(writes),
 		cmocka_unit_test(own_loop),
 		cmocka_unit_test(messages),
+		cmocka_unit_test(one_slot),
+		cmocka_unit_test(message_of_a_removed_peer),
 		cmocka_unit_test(deadline_without_a_thread),
 	};
 	const struct CMUnitTest engines[] = {

@@ -39,7 +39,7 @@ static uint64_t credit_of(const struct wf_peer *peer)
 	return atomic_load(&peer->consumed) + peer->engine->settings.window_frames;
 }
 
-void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
+uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 {
 	struct wf_channel *channel = &peer->channel;
 
@@ -49,14 +49,14 @@ void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 	frame->from_epoch = atomic_load(&peer->epoch);
 	frame->to_epoch = peer->their_epoch;
 	frame->ack = channel->expected;
-	frame->credit = credit_of(peer);
+	return frame->credit = credit_of(peer);
 }
 
-void wf_channel_told(struct wf_peer *peer, const struct wf_frame *frame)
+void wf_channel_told(struct wf_peer *peer, uint64_t credit)
 {
 	struct wf_channel *channel = &peer->channel;
 
-	channel->told_credit = frame->credit;
+	channel->told_credit = credit;
 	channel->ack_due = channel->ack_soon = false;
 	wf_list_remove(&peer->acking);
 }
@@ -119,30 +119,47 @@ static struct wf_message *message_after(struct wf_channel *channel, struct wf_me
 	return next == &channel->queue ? NULL : wf_container(next, struct wf_message, link);
 }
 
+/* One frame of a message, by its number. */
+static int send_frame(struct wf_peer *peer, const struct wf_message *message, uint64_t seq)
+{
+	uint64_t offset = (seq - message->first) * WF_FRAME_PAYLOAD, left = message->bytes - offset, credit;
+	uint32_t bytes = (uint32_t)(left < WF_FRAME_PAYLOAD ? left : WF_FRAME_PAYLOAD);
+	struct wf_tx_frame *tx = wf_group_take_tx(peer->home);
+	struct wf_frame *frame;
+	int error;
+
+	if (!tx)
+		return -EAGAIN;
+	frame = wf_tx_header(tx);
+	frame->kind = WF_FRAME_MESSAGE;
+	frame->type = message->type;
+	frame->seq = seq;
+	frame->first = message->first;
+	frame->total = message->bytes;
+	frame->tag = message->tag;
+	frame->call = message->call;
+	frame->status = message->status;
+	frame->payload_bytes = bytes;
+	credit = wf_channel_stamp(peer, frame);
+	if (bytes)
+		memcpy(frame->payload, message->data + offset, bytes);
+	error = wf_peer_send_frame(peer, tx);
+	if (!error)
+		wf_channel_told(peer, credit);
+	return error;
+}
+
 static int send_next(struct wf_peer *peer)
 {
 	struct wf_channel *channel = &peer->channel;
 	struct wf_message *message = channel->current;
-	uint64_t offset = (channel->sent - message->first) * WF_FRAME_PAYLOAD, left = message->bytes - offset;
-	struct wf_frame frame;
-	int error;
+	uint64_t seq = channel->sent;
+	int error = send_frame(peer, message, seq);
 
-	wf_channel_stamp(peer, &frame);
-	frame.kind = WF_FRAME_MESSAGE;
-	frame.type = message->type;
-	frame.seq = channel->sent;
-	frame.first = message->first;
-	frame.total = message->bytes;
-	frame.tag = message->tag;
-	frame.call = message->call;
-	frame.status = message->status;
-	frame.payload_bytes = (uint32_t)(left < WF_FRAME_PAYLOAD ? left : WF_FRAME_PAYLOAD);
-	error = wf_peer_send_frame(peer, &frame, message->data + offset);
 	if (error)
 		return error;
-	wf_channel_told(peer, &frame);
 	/* A path failed while we looked for one that takes it: all that is not acknowledged goes again, this frame too. */
-	if (channel->sent != frame.seq)
+	if (channel->sent != seq)
 		return 0;
 	if (channel->sent == channel->acked)
 		channel->moved_ns = wf_group_now(peer->home);
@@ -150,6 +167,33 @@ static int send_next(struct wf_peer *peer)
 	if (channel->sent == message->first + message->frames)
 		channel->current = message_after(channel, message);
 	return 0;
+}
+
+bool wf_channel_send_now(struct wf_peer *peer, struct wf_message *message)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	/* Only what would be next anyway, and is whole in a frame. */
+	if (channel->sent >= channel->credit || channel->sent != channel->next || !wf_list_empty(&channel->waiting) ||
+	    message->bytes > WF_FRAME_PAYLOAD || message->bytes > peer->their_max_message ||
+	    atomic_load_explicit(&peer->state, memory_order_relaxed) != WF_PEER_UP || peer->closing)
+		return false;
+	message->first = channel->next;
+	if (send_frame(peer, message, message->first))
+		return false;
+	wf_worker_look(&peer->home->worker);
+	message->frames = 1;
+	message->numbered = true;
+	wf_list_append(&channel->queue, &message->link);
+	channel->next++;
+	/* A path failed while we looked for one that takes it: all that is not acknowledged goes again, this frame too. */
+	if (channel->sent != message->first)
+		return true;
+	if (channel->sent == channel->acked)
+		channel->moved_ns = wf_group_now(peer->home);
+	channel->sent++;
+	wf_peer_set_tick(peer, channel->moved_ns + RESEND_NS);
+	return true;
 }
 
 void wf_channel_pump(struct wf_peer *peer)
@@ -174,6 +218,7 @@ void wf_channel_again(struct wf_peer *peer)
 {
 	struct wf_channel *channel = &peer->channel;
 
+	wf_channel_settle(peer);
 	channel->moved_ns = wf_group_now(peer->home);
 	channel->sent = channel->acked;
 	channel->current = wf_list_empty(&channel->queue) ? NULL :
@@ -207,6 +252,27 @@ static bool take_ack(struct wf_peer *peer, const struct wf_frame *frame)
 	channel->acked = frame->ack;
 	channel->agains = 0;
 	channel->moved_ns = wf_group_now(peer->home);
+	/* What was about to go again has arrived after all. */
+	if (channel->sent < channel->acked || peer->home->worker.has_thread)
+		wf_channel_settle(peer);
+	else if (!wf_link_linked(&peer->settling))
+		wf_list_append(&peer->home->settling, &peer->settling);
+	if (channel->sent < channel->acked)
+		channel->sent = channel->acked;
+	return true;
+}
+
+bool wf_channel_settles(const struct wf_peer *peer, const struct wf_message *message)
+{
+	return wf_link_linked(&peer->settling) && wf_link_linked(&message->link) && message->numbered &&
+	       message->first + message->frames <= peer->channel.acked;
+}
+
+void wf_channel_settle(struct wf_peer *peer)
+{
+	struct wf_channel *channel = &peer->channel;
+
+	wf_list_remove(&peer->settling);
 	while (!wf_list_empty(&channel->queue)) {
 		struct wf_message *message = wf_container(channel->queue.next, struct wf_message, link);
 
@@ -217,36 +283,40 @@ static bool take_ack(struct wf_peer *peer, const struct wf_frame *frame)
 		wf_list_remove(&message->link);
 		message->over(message, 0);
 	}
-	/* What was about to go again has arrived after all. */
-	if (channel->sent < channel->acked)
-		channel->sent = channel->acked;
-	return true;
 }
 
 /* ---- in ---- */
 
+static void count_read(struct wf_peer *peer, const struct wf_inbound *inbound)
+{
+	struct weft_engine *engine = peer->engine;
+	uint64_t before;
+
+	if (inbound->epoch != atomic_load(&peer->epoch) || atomic_load(&engine->closing))
+		return;
+	before = atomic_fetch_add(&peer->consumed, inbound->frames);
+	/* Each step of the window read is news to the sender; what is missed here rides on the next frame. */
+	if ((before ^ (before + inbound->frames)) < engine->settings.credit_step)
+		return;
+	wf_handle_ref(&engine->peers, inbound->handle);
+	if (!wf_group_post(peer->home, WF_NOTE_CREDIT, peer, 0))
+		wf_handle_put(&engine->peers, inbound->handle);
+}
+
 static void inbound_release(struct wf_payload *payload)
 {
 	struct wf_inbound *inbound = wf_container(payload, struct wf_inbound, payload);
-	struct wf_peer *peer = inbound->peer;
-	struct weft_engine *engine = peer->engine;
-	weft_peer handle = peer->handle;
+	struct weft_engine *engine = inbound->engine;
+	struct wf_peer *peer = wf_handle_get(&engine->peers, inbound->handle);
 
-	if (inbound->epoch == atomic_load(&peer->epoch) && !atomic_load(&engine->closing)) {
-		uint64_t before = atomic_fetch_add(&peer->consumed, inbound->frames);
-
-		/* Each step of the window read is news to the sender; what is missed here rides on the next frame. */
-		if ((before ^ (before + inbound->frames)) >= engine->settings.credit_step) {
-			wf_handle_ref(&engine->peers, handle);
-			if (!wf_group_post(peer->home, WF_NOTE_CREDIT, peer, 0))
-				wf_handle_put(&engine->peers, handle);
-		}
+	if (peer) { /* else it is gone, and its window with it */
+		count_read(peer, inbound);
+		wf_handle_put(&engine->peers, inbound->handle);
 	}
 	if (inbound->pooled)
 		wf_pool_give(&engine->inbounds, inbound);
 	else
 		free(inbound);
-	wf_handle_put(&engine->peers, handle);
 }
 
 void wf_inbound_free(struct wf_inbound *inbound)
@@ -262,7 +332,7 @@ static void inbound_take(struct wf_item_event *item, struct weft_event *event)
 	event->status = inbound->status;
 	event->quiescent = true;
 	event->tag = inbound->type == WF_MESSAGE_REPLY ? inbound->event_tag : inbound->tag;
-	event->peer = inbound->peer->handle;
+	event->peer = inbound->handle;
 	event->transfer = inbound->transfer;
 	event->bytes = inbound->bytes;
 	event->data = inbound->content;
@@ -284,7 +354,8 @@ static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_fra
 	inbound->pooled = pooled;
 	inbound->payload.release = inbound_release;
 	inbound->item.take = inbound_take;
-	wf_handle_ref(&engine->peers, peer->handle);
+	inbound->engine = engine;
+	inbound->handle = peer->handle;
 	inbound->peer = peer;
 	inbound->first = frame->first;
 	inbound->frames = inbound->missing = wf_frames_of(frame->total);
@@ -414,13 +485,14 @@ static void note_arrived(struct wf_channel *channel, uint64_t seq)
 		flip_arrived(channel, channel->expected);
 }
 
-static void take_message(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload)
+static void take_message(struct wf_peer *peer, const struct wf_frame *frame)
 {
 	struct wf_channel *channel = &peer->channel;
 	struct wf_inbound *inbound;
 	bool whole;
 
-	if (frame->seq < channel->expected || has_arrived(channel, frame->seq)) {
+	/* The one that is expected never came. */
+	if (frame->seq != channel->expected && (frame->seq < channel->expected || has_arrived(channel, frame->seq))) {
 		wf_channel_owe(peer); /* it came twice: tell the sender that once was enough */
 		return;
 	}
@@ -434,7 +506,7 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame, con
 	inbound = whole ? make_inbound(peer, frame) : find_inbound(peer, frame);
 	if (!inbound)
 		return; /* no memory: it was not acknowledged, so it comes again */
-	memcpy(inbound->data + (frame->seq - frame->first) * WF_FRAME_PAYLOAD, payload, frame->payload_bytes);
+	memcpy(inbound->data + (frame->seq - frame->first) * WF_FRAME_PAYLOAD, frame->payload, frame->payload_bytes);
 	inbound->missing--;
 	note_arrived(channel, frame->seq);
 	if (frame->type == WF_MESSAGE_CALL || frame->type == WF_MESSAGE_REPLY)
@@ -447,7 +519,7 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame, con
 		deliver_in_order(peer);
 }
 
-void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload)
+void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame)
 {
 	/* Frames of another connection, earlier or later, mean nothing in this one. */
 	if (peer->closing || frame->incarnation != atomic_load(&peer->incarnation) || !peer->their_epoch ||
@@ -458,17 +530,13 @@ void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, cons
 		wf_peer_down(peer, -EPROTO, "it acknowledged what was never sent");
 		return;
 	}
-	switch (frame->kind) {
-	case WF_FRAME_PING:
+	if (frame->kind == WF_FRAME_MESSAGE) {
+		take_message(peer, frame);
+	} else if (frame->kind == WF_FRAME_PING) {
 		wf_channel_owe(peer);
-		break;
-	case WF_FRAME_MESSAGE:
-		take_message(peer, frame, payload);
-		break;
-	case WF_FRAME_BYE:
+	} else if (frame->kind == WF_FRAME_BYE) {
 		wf_peer_send_plain(peer, WF_FRAME_BYE); /* they wait for it before they close */
 		wf_peer_down(peer, -EHOSTDOWN, "it said goodbye");
-		break;
 	}
 }
 

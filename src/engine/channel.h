@@ -33,7 +33,9 @@ struct wf_inbound {
 	struct wf_payload payload;
 	struct wf_item_event item;
 	struct wf_link link; /* in the channel's list until complete and in order */
-	struct wf_peer *peer; /* referenced */
+	struct weft_engine *engine;
+	weft_peer handle;
+	struct wf_peer *peer; /* the home's, until it is delivered: whoever releases it looks for the handle */
 	uint64_t first, frames, missing;
 	uint64_t bytes, tag, call;
 	uint64_t event_tag;   /* REPLY: the call's */
@@ -50,9 +52,14 @@ struct wf_inbound {
 /* What the application gets for a call: the caller's number for it with a mark of the connection it came in, in bits a
  * slot number never uses. A reply after the peer came back as someone else goes to nobody. */
 #define WF_CALL_MARK (UINT64_C(0xfff) << 20)
+static inline uint64_t wf_call_mark(uint32_t their_epoch)
+{
+	return (uint64_t)their_epoch << 20 & WF_CALL_MARK;
+}
+
 static inline uint64_t wf_call_token(uint64_t call, uint32_t their_epoch)
 {
-	return (call & ~WF_CALL_MARK) | ((uint64_t)their_epoch << 20 & WF_CALL_MARK);
+	return (call & ~WF_CALL_MARK) | wf_call_mark(their_epoch);
 }
 
 struct wf_channel {
@@ -78,16 +85,20 @@ struct wf_channel {
 
 void wf_channel_reset(struct wf_channel *channel); /* a new epoch; the queues must be empty */
 void wf_channel_queue(struct wf_peer *peer, struct wf_message *message);
+/* A message that can go at once does, before anything is kept of it: then it is queued too, and true. False: it is not. */
+bool wf_channel_send_now(struct wf_peer *peer, struct wf_message *message);
 bool wf_channel_withdraw(struct wf_message *message); /* true: none of it was sent, and none will be */
 void wf_channel_opened(struct wf_peer *peer); /* the peer is up: what waited is queued, or refused */
-void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame, const uint8_t *payload);
+void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame);
 void wf_channel_pump(struct wf_peer *peer);          /* sends what credit, frames and rails allow */
 void wf_channel_again(struct wf_peer *peer);         /* a rail failed: all that is not acknowledged goes again */
+void wf_channel_settle(struct wf_peer *peer);        /* ends what was acknowledged */
+bool wf_channel_settles(const struct wf_peer *peer, const struct wf_message *message); /* that will end it */
 void wf_channel_acknowledge(struct wf_peer *peer);   /* a frame of its own when nothing else carried it */
 void wf_channel_drop_inbound(struct wf_peer *peer);
-/* Fills what every frame to this peer says: who, acknowledgement, credit. */
-void wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame);
-void wf_channel_told(struct wf_peer *peer, const struct wf_frame *frame); /* it was posted: what it says is not owed any more */
+/* Fills what every frame to this peer says: who, acknowledgement, credit; which is returned. */
+uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame);
+void wf_channel_told(struct wf_peer *peer, uint64_t credit); /* it was posted: what it says is not owed any more */
 void wf_channel_owe(struct wf_peer *peer); /* an acknowledgement and credit, at the end of this turn */
 bool wf_channel_credit_is_news(struct wf_peer *peer);
 void wf_inbound_free(struct wf_inbound *inbound);

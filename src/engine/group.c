@@ -14,26 +14,11 @@
 #include <string.h>
 
 #define COMPLETIONS       64
+#define LOOKS             4
 #define AHEAD             4 /* completions that are fetched before their turn */
 #define PIECES_MAX        16384u
 #define FRAMES_OUT        64u /* and 16 more for each rail */
 #define GOODBYE_NS        (50 * WF_MS)
-
-struct wf_tx_frame *wf_group_take_tx(struct wf_group *group)
-{
-	struct wf_tx_frame *frame = group->tx_free;
-
-	if (frame)
-		group->tx_free = frame->next;
-	return frame;
-}
-
-void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *frame)
-{
-	frame->seat = NULL;
-	frame->next = group->tx_free;
-	group->tx_free = frame;
-}
 
 struct wf_piece *wf_group_fresh_piece(struct wf_group *group)
 {
@@ -93,14 +78,13 @@ static void send_deferred(struct wf_group *group)
 
 static void frame_from_elsewhere(struct wf_group *group, struct wf_rx_frame *rx)
 {
-	struct wf_frame frame;
-	struct wf_peer *peer;
+	const struct wf_frame *frame = (const struct wf_frame *)rx->buffer; /* whoever sent us the note has opened it */
+	struct wf_peer *peer = wf_handle_get(&group->engine->peers, frame->to_peer);
 
-	if (!wf_frame_unpack(rx->buffer, rx->bytes, &frame) &&
-	    (peer = wf_handle_get(&group->engine->peers, frame.to_peer))) {
-		wf_channel_arrived(peer, &frame, rx->buffer + WF_FRAME_HEADER);
+	if (peer) {
+		wf_channel_arrived(peer, frame);
 		/* Who asks that way may hear us that way only. */
-		if (frame.kind == WF_FRAME_PING && !peer->closing && atomic_load(&peer->state) == WF_PEER_UP)
+		if (frame->kind == WF_FRAME_PING && !peer->closing && atomic_load(&peer->state) == WF_PEER_UP)
 			wf_peer_send_plain_by(peer, rx->seat->group->index, WF_FRAME_PONG);
 		wf_handle_put(&group->engine->peers, peer->handle);
 	}
@@ -190,28 +174,28 @@ static void on_note(void *context, const struct wf_item *note)
 /* True when the frame was dealt with here and its buffer is free again. */
 static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct wf_rx_frame *rx)
 {
-	struct wf_frame frame;
+	struct wf_frame *frame;
 	struct wf_peer *peer;
 
-	if (wf_frame_unpack(rx->buffer, rx->bytes, &frame)) {
+	if (wf_frame_open(rx->buffer, rx->bytes, &frame)) {
 		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
 		return true;
 	}
-	if (frame.kind == WF_FRAME_HELLO) {
-		wf_hello_arrived(group, seat, &frame, rx->buffer + WF_FRAME_HEADER);
+	if (frame->kind == WF_FRAME_HELLO) {
+		wf_hello_arrived(group, seat, frame);
 		return true;
 	}
-	if (frame.kind == WF_FRAME_WELCOME) {
-		wf_welcome_arrived(group, seat, &frame);
+	if (frame->kind == WF_FRAME_WELCOME) {
+		wf_welcome_arrived(group, seat, frame);
 		return true;
 	}
 	/* Without a reference: a peer that is live now goes only when each group has closed its lane, ours in a later note. */
-	peer = wf_handle_peek(&group->engine->peers, frame.to_peer);
+	peer = wf_handle_peek(&group->engine->peers, frame->to_peer);
 	if (!peer)
 		return true; /* removed meanwhile */
 	if (peer->home == group) {
 		peer->talk_seat = seat->place; /* where the peer is heard it hears us */
-		wf_channel_arrived(peer, &frame, rx->buffer + WF_FRAME_HEADER);
+		wf_channel_arrived(peer, frame);
 		return true;
 	}
 	wf_group_tell(group, peer->home, WF_NOTE_FRAME, rx, 0);
@@ -289,13 +273,16 @@ __attribute__((noinline)) static void take_completions(struct wf_group *group, s
 static int read_completions(struct wf_group *group, struct wf_seat *seat)
 {
 	struct wf_completion done[COMPLETIONS];
-	int got;
+	int got, looks = group->seats == 1 ? LOOKS : 1;
 
 	if (seat->rx_idle_count && !seat->rx_refused)
 		wf_seat_post_receives(seat);
 	if (wf_rail_unrung(seat->rail))
 		wf_seat_ring(seat);
-	got = wf_rail_poll(seat->rail, done, COMPLETIONS);
+	/* With one rail alone a turn is longer than a look: what comes in is seen sooner by a few. */
+	do
+		got = wf_rail_poll(seat->rail, done, COMPLETIONS);
+	while (!got && --looks);
 	if (got > 0)
 		take_completions(group, seat, done, got);
 	if (got >= 0)
@@ -329,10 +316,19 @@ __attribute__((noinline)) static void send_frames(struct wf_group *group)
 	}
 }
 
-static void pump_channels(struct wf_group *group)
+void wf_group_send_frames(struct wf_group *group)
 {
 	if (!wf_list_empty(&group->pumping) || !wf_list_empty(&group->acking))
 		send_frames(group);
+}
+
+/* Without a thread of ours, a turn after the frame that said so: what came with that frame, and what the application answers,
+ * goes first. */
+__attribute__((noinline)) int wf_group_settle(struct wf_group *group, void *unused)
+{
+	while (!wf_list_empty(&group->settling))
+		wf_channel_settle(wf_container(group->settling.next, struct wf_peer, settling));
+	return 0;
 }
 
 /* Every rail pulls what it has room for, another one first each time. */
@@ -363,12 +359,16 @@ static int on_turn(void *context, uint64_t now_ns)
 	int happened = 0;
 
 	/* What was submitted goes out before we look for what came in, and what that calls for right after. */
-	pump_channels(group);
+	wf_group_send_frames(group);
+	if (!wf_list_empty(&group->settling)) {
+		wf_group_settle(group, NULL);
+		happened++;
+	}
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (atomic_load_explicit(&group->seat[i].up, memory_order_relaxed))
 			happened += read_completions(group, &group->seat[i]);
 	if (happened)
-		pump_channels(group);
+		wf_group_send_frames(group);
 	if (!wf_list_empty(&group->runnable))
 		happened += give_turns(group);
 	if (!wf_list_empty(&group->verifying))
@@ -459,11 +459,11 @@ static int on_start(void *context)
 /* While we leave only goodbyes matter. */
 static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx)
 {
-	struct wf_frame frame;
+	struct wf_frame *frame;
 	struct wf_peer *peer;
 
-	if (wf_frame_unpack(rx->buffer, rx->bytes, &frame) || frame.kind != WF_FRAME_BYE ||
-	    !(peer = wf_handle_get(&group->engine->peers, frame.to_peer)))
+	if (wf_frame_open(rx->buffer, rx->bytes, &frame) || frame->kind != WF_FRAME_BYE ||
+	    !(peer = wf_handle_get(&group->engine->peers, frame->to_peer)))
 		return;
 	atomic_store(&peer->state, WF_PEER_DOWN);
 	wf_handle_put(&group->engine->peers, peer->handle);
@@ -537,6 +537,7 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	wf_list_init(&group->runnable);
 	wf_list_init(&group->pumping);
 	wf_list_init(&group->acking);
+	wf_list_init(&group->settling);
 	wf_list_init(&group->stopping);
 	wf_list_init(&group->verifying);
 	return 0;

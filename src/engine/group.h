@@ -49,6 +49,11 @@ struct wf_tx_frame {
 	uint8_t *buffer;
 };
 
+static inline struct wf_frame *wf_tx_header(const struct wf_tx_frame *frame)
+{
+	return (struct wf_frame *)frame->buffer;
+}
+
 struct wf_rx_frame {
 	struct wf_wr wr;
 	struct wf_seat *seat;
@@ -122,6 +127,7 @@ struct wf_group {
 	struct wf_link runnable; /* those with pieces to give, in turn */
 	struct wf_link pumping;  /* peers homed here with frames to send */
 	struct wf_link acking;   /* peers homed here that are owed an acknowledgement at the end of this turn */
+	struct wf_link settling; /* peers homed here that have acknowledged messages since the last turn */
 	struct wf_link verifying; /* what peers homed here say they wrote, being checked (verify.c) */
 	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
@@ -169,6 +175,8 @@ void wf_group_discard_notes(struct wf_group *group); /* after its worker has sto
 void wf_group_tell(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value);
 /* From an application's thread. False: the inbox is full. */
 bool wf_group_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value);
+int wf_group_settle(struct wf_group *group, void *unused); /* ends what peers have acknowledged; on the worker */
+void wf_group_send_frames(struct wf_group *group); /* what peers homed here have to send; on the worker */
 void wf_group_handle(struct wf_group *group, const struct wf_item *note);
 
 void wf_housekeeping_start(struct wf_group *group); /* housekeeping.c; on the worker, for as long as it runs */
@@ -186,9 +194,25 @@ static inline uint64_t wf_group_now(const struct wf_group *group)
 }
 
 /* Frames out (frame path of seat.c). */
-struct wf_tx_frame *wf_group_take_tx(struct wf_group *group); /* NULL: all out */
-void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *frame);
-int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame, size_t bytes);
+/* NULL: all are out. */
+static inline struct wf_tx_frame *wf_group_take_tx(struct wf_group *group)
+{
+	struct wf_tx_frame *frame = group->tx_free;
+
+	if (frame)
+		group->tx_free = frame->next;
+	return frame;
+}
+
+static inline void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *frame)
+{
+	frame->seat = NULL;
+	frame->next = group->tx_free;
+	group->tx_free = frame;
+}
+
+/* A sealed one. 0: it is the NIC's, or was copied and is free again; else it stays the caller's. */
+int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame);
 
 void wf_seat_ring(struct wf_seat *seat); /* a batch ended in a refusal and what was posted has not been rung for */
 

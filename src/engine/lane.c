@@ -185,7 +185,7 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, co
 {
 	struct weft_engine *engine = lane->group->engine;
 	struct wf_peer *peer = lane->peer;
-	struct wf_frame frame = { .kind = answered ? WF_FRAME_WELCOME : WF_FRAME_HELLO,
+	struct wf_frame header = { .kind = answered ? WF_FRAME_WELCOME : WF_FRAME_HELLO,
 				  .from_rail = (uint8_t)seat->index,
 				  .to_rail = (uint8_t)remote,
 				  .incarnation = engine->incarnation,
@@ -207,11 +207,12 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, co
 	tx = wf_group_take_tx(lane->group);
 	if (!tx)
 		return -EAGAIN;
-	error = wf_engine_address(engine, tx->buffer + WF_FRAME_HEADER, &bytes);
-	frame.payload_bytes = (uint32_t)bytes;
-	wf_frame_pack(&frame, tx->buffer);
+	error = wf_engine_address(engine, wf_tx_header(tx)->payload, &bytes);
+	header.payload_bytes = (uint32_t)bytes;
+	*wf_tx_header(tx) = header;
+	wf_frame_seal(wf_tx_header(tx));
 	if (!error)
-		error = wf_seat_send(seat, lane, &via, tx, WF_FRAME_HEADER + bytes);
+		error = wf_seat_send(seat, lane, &via, tx);
 	if (error)
 		wf_group_give_tx(lane->group, tx);
 	return error;
@@ -394,14 +395,11 @@ void wf_lane_send_copy(struct wf_lane *lane, void *copy)
 {
 	int place = wf_lane_any_path(lane, lane->talk++ % lane->group->seats); /* another each time: one may be silent */
 	struct wf_tx_frame *tx = place >= 0 ? wf_group_take_tx(lane->group) : NULL;
-	struct wf_frame frame;
 
 	/* Lost when there is no room: the channel sends again what is not acknowledged. */
-	if (tx && !wf_frame_unpack(copy, WF_FRAME_BYTES, &frame)) {
-		size_t bytes = WF_FRAME_HEADER + frame.payload_bytes;
-
-		memcpy(tx->buffer, copy, bytes);
-		if (!wf_seat_send(&lane->group->seat[place], lane, &lane->path[place], tx, bytes))
+	if (tx) {
+		memcpy(tx->buffer, copy, wf_frame_bytes(copy));
+		if (!wf_seat_send(&lane->group->seat[place], lane, &lane->path[place], tx))
 			tx = NULL;
 	}
 	if (tx)
@@ -509,7 +507,7 @@ static void answer_hello(struct wf_peer *peer, struct wf_seat *seat, const struc
 	tell_home(lane, frame);
 }
 
-void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame, const uint8_t *payload)
+void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame)
 {
 	struct weft_engine *engine = group->engine;
 	struct wf_wire_address *address = malloc(sizeof(*address));
@@ -518,7 +516,7 @@ void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct
 
 	/* Someone who looks for the engine that had this address before us gets no answer. */
 	if (!address || frame->call != engine->incarnation || atomic_load(&engine->closing) ||
-	    wf_blob_unpack_address(payload, frame->payload_bytes, address) ||
+	    wf_blob_unpack_address(frame->payload, frame->payload_bytes, address) ||
 	    address->incarnation != frame->incarnation)
 		goto out;
 	if (wf_peer_add(engine, address, group, &handle))

@@ -79,6 +79,7 @@ static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wir
 	wf_list_init(&peer->operations);
 	wf_list_init(&peer->pumping);
 	wf_list_init(&peer->acking);
+	wf_list_init(&peer->settling);
 	wf_list_init(&peer->barriers);
 	wf_list_init(&peer->verdicts);
 	wf_list_init(&peer->channel.queue);
@@ -239,7 +240,7 @@ int wf_peer_replace(struct weft_engine *engine, weft_peer handle, const struct w
 
 /* ---- frames out of turn ---- */
 
-static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+static int send_here(struct wf_peer *peer, struct wf_tx_frame *tx)
 {
 	struct wf_group *home = peer->home;
 	struct wf_lane *lane = peer->lane[home->index];
@@ -248,19 +249,10 @@ static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *p
 	for (uint32_t i = 0; i < home->seats && (place = wf_lane_any_path(lane, peer->talk_seat)) >= 0; i++) {
 		struct wf_path *path = &lane->path[place];
 		struct wf_seat *seat = &home->seat[place];
-		struct wf_tx_frame *tx = wf_group_take_tx(home);
 
-		if (!tx)
-			return -EAGAIN;
 		peer->talk_seat = (uint32_t)place;
-		wf_frame_pack(frame, tx->buffer);
-		if (frame->payload_bytes)
-			memcpy(tx->buffer + WF_FRAME_HEADER, payload, frame->payload_bytes);
-		error = wf_seat_send(seat, lane, path, tx, WF_FRAME_HEADER + frame->payload_bytes);
-		if (!error)
-			return 0;
-		wf_group_give_tx(home, tx);
-		if (error == -EAGAIN)
+		error = wf_seat_send(seat, lane, path, tx);
+		if (!error || error == -EAGAIN)
 			return error;
 		wf_lane_path_failed(lane, path, wf_rail_last_error(seat->rail)->text);
 	}
@@ -268,50 +260,59 @@ static int send_here(struct wf_peer *peer, struct wf_frame *frame, const void *p
 }
 
 /* Over another group's rails: it gets a copy. */
-static int send_by(struct wf_peer *peer, uint32_t group, struct wf_frame *frame, const void *payload)
+static int send_by(struct wf_peer *peer, uint32_t group, const struct wf_frame *sealed)
 {
 	struct weft_engine *engine = peer->engine;
-	uint8_t *copy;
+	size_t bytes = wf_frame_bytes(sealed);
+	void *copy;
 
 	if (&engine->group[group] == peer->home || !atomic_load(&peer->lane[group]->paths_up))
 		return -ENETDOWN;
-	copy = malloc(WF_FRAME_BYTES);
+	copy = malloc(bytes);
 	if (!copy)
 		return -EAGAIN;
-	wf_frame_pack(frame, copy);
-	if (frame->payload_bytes)
-		memcpy(copy + WF_FRAME_HEADER, payload, frame->payload_bytes);
+	memcpy(copy, sealed, bytes);
 	wf_group_tell(peer->home, &engine->group[group], WF_NOTE_SEND, peer->lane[group], (uintptr_t)copy);
 	return 0;
 }
 
 /* No rail of the home reaches the peer, but another group's may. */
-static int send_elsewhere(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+static int send_elsewhere(struct wf_peer *peer, const struct wf_frame *sealed)
 {
 	int error = -ENETDOWN;
 
 	for (uint32_t g = 0; g < peer->engine->groups && error == -ENETDOWN; g++)
-		error = send_by(peer, g, frame, payload);
+		error = send_by(peer, g, sealed);
 	return error;
 }
 
-int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void *payload)
+int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame)
 {
-	int error = send_here(peer, frame, payload);
+	int error;
 
-	return error == -ENETDOWN ? send_elsewhere(peer, frame, payload) : error;
+	wf_frame_seal(wf_tx_header(frame));
+	error = send_here(peer, frame);
+	if (!error)
+		return 0;
+	if (error == -ENETDOWN)
+		error = send_elsewhere(peer, wf_tx_header(frame));
+	wf_group_give_tx(peer->home, frame);
+	return error;
 }
 
 int wf_peer_send_plain(struct wf_peer *peer, uint8_t kind)
 {
-	struct wf_frame frame = { .kind = kind };
-
+	struct wf_tx_frame *frame = wf_group_take_tx(peer->home);
+	uint64_t credit;
 	int error;
 
-	wf_channel_stamp(peer, &frame);
-	error = wf_peer_send_frame(peer, &frame, NULL);
+	if (!frame)
+		return -EAGAIN;
+	*wf_tx_header(frame) = (struct wf_frame){ .kind = kind };
+	credit = wf_channel_stamp(peer, wf_tx_header(frame));
+	error = wf_peer_send_frame(peer, frame);
 	if (!error)
-		wf_channel_told(peer, &frame);
+		wf_channel_told(peer, credit);
 	return error;
 }
 
@@ -320,7 +321,8 @@ void wf_peer_send_plain_by(struct wf_peer *peer, uint32_t group, uint8_t kind)
 	struct wf_frame frame = { .kind = kind };
 
 	wf_channel_stamp(peer, &frame);
-	send_by(peer, group, &frame, ""); /* one of several: what is lost here is made up for */
+	wf_frame_seal(&frame);
+	send_by(peer, group, &frame); /* one of several: what is lost here is made up for */
 }
 
 /* A path whose link is down takes frames without a word: who wonders whether the peer lives asks over every path of the
@@ -340,17 +342,13 @@ static void ping_everywhere(struct wf_peer *peer)
 
 /* ---- the home's side ---- */
 
-void wf_peer_set_tick(struct wf_peer *peer, uint64_t deadline_ns)
-{
-	if (!wf_link_linked(&peer->tick.link) || deadline_ns < peer->tick.deadline_ns)
-		wf_timer_set(&peer->home->worker.timers, &peer->tick, deadline_ns);
-}
-
 /* Every operation of the peer is told to stop; each ends when its memory is quiet. */
 static void stop_operations(struct wf_peer *peer, int why, const char *text)
 {
-	struct wf_link *link = peer->operations.next;
+	struct wf_link *link;
 
+	wf_channel_settle(peer); /* not those that the peer has already */
+	link = peer->operations.next;
 	snprintf(peer->why, sizeof(peer->why), "%s", text);
 	while (link != &peer->operations) {
 		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);

@@ -101,7 +101,7 @@ struct wf_peer {
 	struct wf_timer tick;
 	struct wf_channel channel;
 	struct wf_link operations; /* struct wf_transfer.link: begun, not ended */
-	struct wf_link pumping, acking; /* in the home group's lists */
+	struct wf_link pumping, acking, settling; /* in the home group's lists */
 	struct wf_link barriers;   /* struct wf_inbound: entered before we did, the latest of them */
 	uint32_t early;            /* how many */
 	struct wf_link verdicts;   /* of its checked writes, on their way (verify.c) */
@@ -128,15 +128,21 @@ void wf_peer_alive(struct wf_peer *peer);                               /* on it
 void wf_peer_down(struct wf_peer *peer, int why, const char *text);     /* on its home; it may be gone afterwards */
 void wf_peer_paths_changed(struct wf_peer *peer);                       /* on its home */
 void wf_peer_lane_closed(struct wf_peer *peer);                         /* on its home */
-void wf_peer_set_tick(struct wf_peer *peer, uint64_t deadline_ns);      /* not later than */
+/* Not later than that. On its home. */
+static inline void wf_peer_set_tick(struct wf_peer *peer, uint64_t deadline_ns)
+{
+	if (!wf_link_linked(&peer->tick.link) || deadline_ns < peer->tick.deadline_ns)
+		wf_timer_set(&peer->home->worker.timers, &peer->tick, deadline_ns);
+}
+
 /* The latest that any group has heard of it or delivered to it. Any worker. */
 uint64_t wf_peer_last_sign_of_life(const struct wf_peer *peer);
 /* A frame out of turn (ping, pong, bye) over whatever path is up: 0, -EAGAIN, -ENETDOWN. */
 int wf_peer_send_plain(struct wf_peer *peer, uint8_t kind);
 /* The same over another group's rails, when they reach it. */
 void wf_peer_send_plain_by(struct wf_peer *peer, uint32_t group, uint8_t kind);
-/* Builds frame + payload and posts it on any path of the peer: 0, -EAGAIN, -ENETDOWN. On its home. */
-int wf_peer_send_frame(struct wf_peer *peer, struct wf_frame *frame, const void *payload);
+/* Seals a frame of the home's and posts it on any path of the peer: 0, -EAGAIN, -ENETDOWN. It is not the caller's any more. */
+int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame);
 
 /* lane.c: on the lane's group */
 int wf_lane_init(struct wf_peer *peer, struct wf_group *group, struct wf_lane **ret_lane);
@@ -153,7 +159,7 @@ void wf_lane_seat_reset(struct wf_lane *lane, struct wf_seat *seat);
 void wf_lane_runnable(struct wf_lane *lane);
 void wf_lane_send_copy(struct wf_lane *lane, void *frame); /* a frame another worker built; frees it */
 int wf_lane_any_path(struct wf_lane *lane, uint32_t first); /* the place of one that is up, from first on; -1: none is */
-void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame, const uint8_t *payload);
+void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame);
 void wf_welcome_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame);
 
 struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address);

@@ -133,23 +133,18 @@ int wf_request_manifest(struct wf_transfer *transfer, const struct weft_op *op, 
 	return error || !transfer->checked ? error : wf_manifest_make(transfer, op);
 }
 
-int wf_request_message(struct weft_engine *engine, struct wf_transfer *transfer,
-		       const struct wf_outgoing *outgoing)
+int wf_request_post(struct wf_transfer *transfer, int error, weft_transfer *ret)
 {
-	struct wf_message *message = &transfer->message;
-	uint8_t *copy = wf_transfer_copy_room(transfer, outgoing->bytes);
-	int error;
+	struct wf_group *home = transfer->peer ? transfer->peer->home : &transfer->engine->group[0];
+	weft_transfer id = transfer->id; /* once posted it is the worker's, and may be over */
 
-	if (!copy)
-		return -ENOMEM;
-	if (outgoing->bytes)
-		memcpy(copy, outgoing->data, outgoing->bytes);
-	error = wf_request_peer(engine, outgoing->peer, &transfer->peer);
-	message->type = outgoing->type;
-	message->status = outgoing->status;
-	message->tag = outgoing->tag;
-	message->call = outgoing->kind == WF_CALL ? transfer->id : outgoing->call;
-	message->bytes = outgoing->bytes;
-	message->data = copy;
+	atomic_store_explicit(&transfer->home, home, memory_order_relaxed);
+	/* Cannot be full: the inbox has room for a begin and a stop of every transfer there is. */
+	if (!error && !wf_group_post(home, WF_NOTE_BEGIN, transfer, 0))
+		error = -EAGAIN;
+	if (error)
+		wf_transfer_abandon(transfer);
+	else if (ret)
+		*ret = id;
 	return error;
 }

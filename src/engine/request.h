@@ -39,6 +39,8 @@ void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op);
 void wf_request_groups(struct wf_transfer *transfer); /* which carry it; slices and units are set */
 /* The last of a write's: its manifest when it is checked. Hands an earlier error on. */
 int wf_request_manifest(struct wf_transfer *transfer, const struct weft_op *op, int error);
-int wf_request_message(struct weft_engine *engine, struct wf_transfer *transfer,
-		       const struct wf_outgoing *outgoing);
+/* message.c: the message of a call, a send, a barrier, with a copy of its content, and its peer. */
+int wf_request_message(struct weft_engine *engine, struct wf_transfer *transfer, const struct wf_outgoing *outgoing);
+/* The end of every request: a note to its home, or, with an error, it is given up and the error is handed on. */
+int wf_request_post(struct wf_transfer *transfer, int error, weft_transfer *ret);
 #endif

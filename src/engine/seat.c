@@ -124,13 +124,13 @@ int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 static void count_send(struct wf_seat *seat, const struct wf_tx_frame *frame, size_t bytes)
 {
 	wf_count(&seat->count.sends, 1);
-	if (wf_frame_kind(frame->buffer) == WF_FRAME_MESSAGE)
+	if (wf_tx_header(frame)->kind == WF_FRAME_MESSAGE)
 		wf_count(&seat->count.bytes, bytes - WF_FRAME_HEADER);
 }
 
-int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame,
-		 size_t bytes)
+int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame)
 {
+	size_t bytes = wf_frame_bytes(wf_tx_header(frame));
 	int error;
 
 	if (seat->ops >= seat->limits.queue_ops)
@@ -148,6 +148,7 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	    wf_rail_send(seat->rail, &frame->wr, frame->buffer, seat->tx_memory.desc, bytes, path->target);
 	if (error)
 		return error;
+	wf_worker_look(&seat->group->worker); /* it may not be in a turn */
 	frame->seat = seat;
 	frame->lane = lane;
 	frame->posted_ns = wf_group_now(seat->group);
@@ -161,8 +162,6 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 void wf_seat_ring(struct wf_seat *seat)
 {
 	struct wf_group *group = seat->group;
-	struct wf_frame nothing = { .kind = WF_FRAME_PONG, .incarnation = group->engine->incarnation };
-
 	/* Any post rings for those before it: a frame that means nothing, to whoever takes one. */
 	for (struct wf_link *link = group->lanes.next; link != &group->lanes; link = link->next) {
 		struct wf_lane *lane = wf_container(link, struct wf_lane, link);
@@ -171,8 +170,9 @@ void wf_seat_ring(struct wf_seat *seat)
 
 		if (!tx)
 			continue;
-		wf_frame_pack(&nothing, tx->buffer);
-		if (!wf_seat_send(seat, lane, path, tx, WF_FRAME_HEADER))
+		*wf_tx_header(tx) = (struct wf_frame){ .kind = WF_FRAME_PONG, .incarnation = group->engine->incarnation };
+		wf_frame_seal(wf_tx_header(tx));
+		if (!wf_seat_send(seat, lane, path, tx))
 			return;
 		wf_group_give_tx(group, tx);
 	}

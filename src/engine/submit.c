@@ -1,7 +1,7 @@
 /*
  * Submitting: has every pointer, length, index and key checked against its region (request.c), copies the
- * request into a transfer from the pool and posts one note to its home worker. Operations with children are
- * in family.c. Runs on the caller's thread; never waits, never posts to a NIC.
+ * request into a transfer from the pool and posts one note to its home worker. Messages are in message.c, operations
+ * with children in family.c. Runs on the caller's thread; never waits, never posts to a NIC.
  */
 #include "engine/engine.h"
 #include "engine/peer.h"
@@ -13,31 +13,6 @@
  * to share the pieces with. */
 #define SMALL_PAGE     (16u << 10)
 #define SMALL_PAGE_ONE (64u << 10)
-
-static int begin(struct wf_transfer *transfer, weft_transfer *ret)
-{
-	struct wf_group *home = transfer->peer ? transfer->peer->home : &transfer->engine->group[0];
-	weft_transfer id = transfer->id; /* once posted it is the worker's, and may be over */
-
-	atomic_store_explicit(&transfer->home, home, memory_order_relaxed);
-	/* Cannot be full: the inbox has room for a begin and a stop of every transfer there is. */
-	if (!wf_group_post(home, WF_NOTE_BEGIN, transfer, 0)) {
-		wf_transfer_abandon(transfer);
-		return -EAGAIN;
-	}
-	if (ret)
-		*ret = id;
-	return 0;
-}
-
-static int finish(struct wf_transfer *transfer, int error, weft_transfer *ret)
-{
-	if (error) {
-		wf_transfer_abandon(transfer);
-		return error;
-	}
-	return begin(transfer, ret);
-}
 
 /* ---- contiguous ---- */
 
@@ -95,7 +70,7 @@ static int submit_range(struct weft_engine *engine, const struct range *range, c
 		return -EAGAIN;
 	transfer->kind = range->kind;
 	wf_request_notify(transfer, op);
-	return finish(transfer, wf_request_manifest(transfer, op, set_range(engine, transfer, range)), ret);
+	return wf_request_post(transfer, wf_request_manifest(transfer, op, set_range(engine, transfer, range)), ret);
 }
 
 int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op,
@@ -245,31 +220,10 @@ int wf_submit_pages(struct weft_engine *engine, const struct weft_pages *pages, 
 		return -EAGAIN;
 	transfer->kind = WF_WRITE;
 	wf_request_notify(transfer, op);
-	return finish(transfer, wf_request_manifest(transfer, op, set_pages(engine, transfer, pages)), ret);
+	return wf_request_post(transfer, wf_request_manifest(transfer, op, set_pages(engine, transfer, pages)), ret);
 }
 
-/* ---- messages ---- */
-
-int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing,
-		      const struct weft_op *op, weft_transfer *ret)
-{
-	struct wf_transfer *transfer;
-	int error = wf_request_check(engine, op, false);
-
-	if (error)
-		return error;
-	if (outgoing->bytes > engine->settings.max_message)
-		return -EMSGSIZE;
-	if (outgoing->bytes && !outgoing->data)
-		return -EINVAL;
-	transfer = wf_transfer_take(engine, op);
-	if (!transfer)
-		return -EAGAIN;
-	transfer->kind = outgoing->kind;
-	if (wf_transfer_is_owed(transfer))
-		atomic_fetch_add(&engine->owed, 1);
-	return finish(transfer, wf_request_message(engine, transfer, outgoing), ret);
-}
+/* ---- expectations ---- */
 
 int wf_submit_expect(struct weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op,
 		     weft_transfer *ret)
@@ -285,7 +239,7 @@ int wf_submit_expect(struct weft_engine *engine, uint32_t immediate, uint64_t co
 	transfer->kind = WF_EXPECT;
 	transfer->immediate = immediate;
 	transfer->expected = count;
-	return finish(transfer, 0, ret);
+	return wf_request_post(transfer, 0, ret);
 }
 
 /* ---- cancelling ---- */

@@ -70,16 +70,27 @@ static uint64_t deadline_of(uint64_t timeout_ns)
 	return wf_deadline(timeout_ns < FAR_NS ? wf_now_ns() : wf_tick_ns(), timeout_ns);
 }
 
-struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
+struct wf_transfer *wf_transfer_reserve(struct weft_engine *engine)
 {
 	struct wf_transfer *transfer = wf_pool_take(&engine->transfers);
-	uint64_t generation, timeout;
+	uint64_t generation;
 
 	if (!transfer)
 		return NULL;
 	/* 31 bits, so that an id can be told from any small number and never is 0. */
 	generation = (generation_of(atomic_load(&transfer->state)) + (UINT64_C(1) << 32)) & INT64_MAX;
 	transfer->id = generation | (uint32_t)(wf_pool_index(&engine->transfers, transfer) + 1);
+	wf_list_init(&transfer->message.link);
+	transfer->message.over = wf_transfer_message_over;
+	transfer->message.numbered = false;
+	return transfer;
+}
+
+void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_op *op)
+{
+	struct weft_engine *engine = transfer->engine;
+	uint64_t timeout;
+
 	atomic_store_explicit(&transfer->home, NULL, memory_order_relaxed);
 	transfer->item.take = end_take;
 	transfer->error_payload = NULL;
@@ -109,14 +120,29 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	atomic_store_explicit(&transfer->parts_left, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->holds, 1, memory_order_relaxed);
 	wf_list_init(&transfer->link);
-	wf_list_init(&transfer->message.link);
-	transfer->message.over = wf_transfer_message_over;
 	wf_timer_init(&transfer->timer, on_deadline);
 	if (transfer->queue)
 		atomic_fetch_add(&transfer->queue->in_flight, 1);
 	/* Release, here and at the end: who acts on the word sees what was set before it. Cancels exchange it, so that nothing
 	 * hangs on an order with other words. */
-	atomic_store_explicit(&transfer->state, generation, memory_order_release);
+	atomic_store_explicit(&transfer->state, generation_of(transfer->id), memory_order_release);
+}
+
+/* With manual progress some may be out only because no turn has come since they ended. */
+__attribute__((noinline)) static struct wf_transfer *reserve_settled(struct weft_engine *engine)
+{
+	if (!wf_engine_is_manual(engine) || wf_engine_control(engine, wf_group_settle, NULL))
+		return NULL;
+	return wf_transfer_reserve(engine);
+}
+
+struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
+{
+	struct wf_transfer *transfer = wf_transfer_reserve(engine);
+
+	if (!transfer && !(transfer = reserve_settled(engine)))
+		return NULL;
+	wf_transfer_prepare(transfer, op);
 	return transfer;
 }
 
@@ -299,6 +325,13 @@ void wf_transfer_child_put(struct wf_transfer *parent)
 	deliver(parent);
 }
 
+/* From here on nothing stops it. */
+static void mark_done(struct wf_transfer *transfer)
+{
+	atomic_store_explicit(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE,
+			      memory_order_release);
+}
+
 void wf_transfer_end(struct wf_transfer *transfer, int status)
 {
 	struct wf_transfer *parent = transfer->parent;
@@ -316,8 +349,7 @@ void wf_transfer_end(struct wf_transfer *transfer, int status)
 		atomic_fetch_sub(&transfer->engine->owed, 1);
 	wf_list_remove(&transfer->link);
 	wf_timer_clear(&home_of(transfer)->worker.timers, &transfer->timer);
-	atomic_store_explicit(&transfer->state, generation_of(atomic_load(&transfer->state)) | WF_STOP_DONE,
-			      memory_order_release);
+	mark_done(transfer);
 	if (transfer->peer)
 		wf_count_after(&transfer->peer->ended, 1); /* it was accepted before */
 	put_references(transfer);
@@ -339,8 +371,26 @@ static void set_holds(struct wf_transfer *transfer, uint32_t holds)
 static void queue_message(struct wf_transfer *transfer)
 {
 	set_holds(transfer, 2); /* the channel's too, until delivered or lost */
-	wf_channel_queue(transfer->peer, &transfer->message);
+	if (!transfer->message.numbered) /* it went before */
+		wf_channel_queue(transfer->peer, &transfer->message);
 }
+
+/* 0, or why it ends before it has begun. */
+static int refused(struct wf_transfer *transfer)
+{
+	struct wf_peer *peer = transfer->peer;
+	int why = wf_transfer_why(transfer), state;
+
+	if (why || !peer)
+		return why;
+	state = atomic_load(&peer->state);
+	if (state == WF_PEER_REMOVED || peer->closing)
+		return -ECANCELED;
+	if (state == WF_PEER_DOWN)
+		return -EHOSTDOWN;
+	return transfer->kind == WF_REPLY && transfer->call_mark != wf_call_mark(peer->their_epoch) ? -ESTALE : 0;
+}
+
 
 static void start_parts(struct wf_transfer *transfer)
 {
@@ -380,16 +430,9 @@ static void enter_barrier(struct wf_transfer *transfer)
 void wf_transfer_begin(struct wf_transfer *transfer)
 {
 	struct wf_peer *peer = transfer->peer;
-	int why = wf_transfer_why(transfer);
+	int why = refused(transfer);
 
 	transfer->begun = true;
-	if (!why && peer) {
-		int state = atomic_load(&peer->state);
-
-		why = state == WF_PEER_REMOVED || peer->closing ? -ECANCELED
-		      : state == WF_PEER_DOWN			? -EHOSTDOWN
-								: 0;
-	}
 	if (why) {
 		wf_transfer_end(transfer, why);
 		return;
@@ -403,13 +446,6 @@ void wf_transfer_begin(struct wf_transfer *transfer)
 		start_parts(transfer);
 		break;
 	case WF_REPLY:
-		if (transfer->message.call != wf_call_token(transfer->message.call, peer->their_epoch)) {
-			wf_transfer_end(transfer, -ESTALE);
-			break;
-		}
-		transfer->message.call &= ~WF_CALL_MARK;
-		queue_message(transfer);
-		break;
 	case WF_SEND:
 	case WF_CALL:
 	case WF_INTERNAL:
@@ -428,12 +464,24 @@ void wf_transfer_begin(struct wf_transfer *transfer)
 
 /* ---- stopping ---- */
 
+/* The peer has its message already: true when that is its end. The slot may have its next user then. */
+static bool settled(struct wf_transfer *transfer)
+{
+	uint64_t life = generation_of(atomic_load(&transfer->state)), state;
+
+	wf_channel_settle(transfer->peer);
+	state = atomic_load(&transfer->state);
+	return generation_of(state) != life || (uint32_t)state == WF_STOP_DONE;
+}
+
 void wf_transfer_stopped(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
 
 	/* A stop that comes before the begin is seen by the begin. */
 	if (ended(transfer) || !transfer->begun)
+		return;
+	if (transfer->peer && wf_channel_settles(transfer->peer, &transfer->message) && settled(transfer))
 		return;
 	if (transfer->kind == WF_EXPECT)
 		wf_expect_forget(transfer);
@@ -498,7 +546,9 @@ void wf_transfer_message_over(struct wf_message *message, int why)
 {
 	struct wf_transfer *transfer = wf_container(message, struct wf_transfer, message);
 
-	if (!why)
+	if (transfer->kind == WF_CALL && transfer->answered) /* and its event delivered: this is the rest */
+		wf_transfer_end(transfer, 0);
+	else if (!why)
 		message_delivered(transfer);
 	else if (!ended(transfer))
 		wf_transfer_end(transfer, why);
@@ -523,7 +573,13 @@ void wf_reply_arrived(struct wf_inbound *inbound)
 	inbound->transfer = call->id;
 	queue = call->queue;
 	call->queue = NULL; /* the reply itself is the end event */
-	wf_transfer_end(call, 0);
+	/* Its message was acknowledged just now and is about to be settled: the end comes then. */
+	if (wf_channel_settles(inbound->peer, &call->message)) {
+		call->answered = true;
+		mark_done(call);
+	} else {
+		wf_transfer_end(call, 0);
+	}
 	if (!queue) {
 		wf_inbound_free(inbound);
 		return;

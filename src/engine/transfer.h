@@ -115,6 +115,7 @@ struct wf_transfer {
 
 	/* the rest */
 	alignas(64) struct wf_message message;
+	uint64_t call_mark; /* REPLY: of the connection that the call came in */
 	uint8_t payload[WEFT_NOTIFY_MAX];
 	struct wf_transfer *parent;
 	_Atomic uint32_t children_left;
@@ -160,6 +161,9 @@ static inline bool wf_transfer_is_owed(const struct wf_transfer *transfer)
 {
 	return transfer->kind == WF_REPLY || transfer->kind == WF_INTERNAL;
 }
+/* A slot with its number and an empty message; then the rest. take() does both, and settles when no slot is left. */
+struct wf_transfer *wf_transfer_reserve(struct weft_engine *engine); /* NULL: all out */
+void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_op *op);
 struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op); /* NULL: all out */
 void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes); /* NULL: no memory */
 void wf_transfer_free_copies(struct wf_transfer *transfer); /* at the engine's end */

@@ -5,6 +5,8 @@
 #ifndef WF_WIRE_FRAME_H
 #define WF_WIRE_FRAME_H
 
+#include <endian.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,29 +37,106 @@ enum wf_message_type {
 	WF_MESSAGE_LAST,
 };
 
+/* As it lies on the wire, in little endian, without holes: built in the buffer it is sent from and read in the one it arrived
+ * in. In between, from open to seal, in the host's order. */
 struct wf_frame {
+	uint16_t magic;
+	uint8_t version;
 	uint8_t kind;
 	uint8_t from_rail, to_rail; /* indices in the sender's and the receiver's address */
 	uint8_t type;               /* MESSAGE: enum wf_message_type */
-	uint32_t payload_bytes;
+	uint8_t reserved;
 	uint64_t incarnation;       /* the sender's */
 	uint64_t to_peer;           /* the receiver's handle for the sender; 0 while not known */
 	uint32_t from_epoch, to_epoch;
 	uint64_t ack;               /* every frame below this number has arrived here */
 	uint64_t credit;            /* frames below this number may be sent to us */
+	uint32_t payload_bytes;
+	int32_t status;
 	uint64_t seq, first, total; /* MESSAGE: this frame, the message's first frame, the message's bytes */
 	uint64_t tag, call;
-	int32_t status;
-};
-
-void wf_frame_pack(const struct wf_frame *frame, void *buffer); /* WF_FRAME_HEADER bytes */
-uint8_t wf_frame_kind(const void *buffer); /* of one that we packed ourselves */
-/* -EPROTO or -EPROTONOSUPPORT; payload follows the header and lies within bytes. */
-int wf_frame_unpack(const void *buffer, size_t bytes, struct wf_frame *ret_frame);
+	uint64_t reserved2;
+	uint8_t payload[];
+} __attribute__((may_alias));
+_Static_assert(sizeof(struct wf_frame) == WF_FRAME_HEADER, "the header has no holes");
 
 /* How many frames a message of so many bytes takes: at least one. */
 static inline uint64_t wf_frames_of(uint64_t bytes)
 {
 	return bytes <= WF_FRAME_PAYLOAD ? 1 : bytes / WF_FRAME_PAYLOAD + (bytes % WF_FRAME_PAYLOAD != 0);
+}
+
+#define WF_FRAME_MAGIC   0x4657
+#define WF_FRAME_VERSION 1
+
+/* Between the host's order and the wire's, which is the same both ways; nothing at all where they are one. */
+static inline void wf_frame_turn(struct wf_frame *frame)
+{
+	frame->magic = htole16(frame->magic);
+	frame->incarnation = htole64(frame->incarnation);
+	frame->to_peer = htole64(frame->to_peer);
+	frame->from_epoch = htole32(frame->from_epoch);
+	frame->to_epoch = htole32(frame->to_epoch);
+	frame->ack = htole64(frame->ack);
+	frame->credit = htole64(frame->credit);
+	frame->payload_bytes = htole32(frame->payload_bytes);
+	frame->status = (int32_t)htole32((uint32_t)frame->status);
+	frame->seq = htole64(frame->seq);
+	frame->first = htole64(frame->first);
+	frame->total = htole64(frame->total);
+	frame->tag = htole64(frame->tag);
+	frame->call = htole64(frame->call);
+}
+
+/* Makes a filled header fit to be sent. Once: its numbers are the wire's from then on. */
+static inline void wf_frame_seal(struct wf_frame *frame)
+{
+	frame->magic = WF_FRAME_MAGIC;
+	frame->version = WF_FRAME_VERSION;
+	frame->reserved = 0;
+	frame->reserved2 = 0;
+	wf_frame_turn(frame);
+}
+
+/* Header and payload, of one that we sealed ourselves. */
+static inline size_t wf_frame_bytes(const struct wf_frame *sealed)
+{
+	return WF_FRAME_HEADER + le32toh(sealed->payload_bytes);
+}
+
+/* The parts of a message must fit together whatever a peer claims. */
+static inline bool wf_frame_message_fits(const struct wf_frame *frame)
+{
+	uint64_t index = frame->seq - frame->first, frames;
+	uint64_t expected;
+
+	if (frame->type < WF_MESSAGE_SEND || frame->type >= WF_MESSAGE_LAST)
+		return false;
+	if (frame->total <= WF_FRAME_PAYLOAD) /* as most are */
+		return !index && frame->payload_bytes == frame->total;
+	frames = wf_frames_of(frame->total);
+	if (frame->seq < frame->first || index >= frames)
+		return false;
+	expected = index + 1 < frames ? WF_FRAME_PAYLOAD : frame->total - index * WF_FRAME_PAYLOAD;
+	return frame->payload_bytes == expected;
+}
+
+/* The frame in a buffer of ours, aligned as any of malloc's, once: 0, and its numbers can be read; -EPROTO or
+ * -EPROTONOSUPPORT. The payload lies within bytes. */
+static inline int wf_frame_open(void *buffer, size_t bytes, struct wf_frame **ret_frame)
+{
+	struct wf_frame *frame = *ret_frame = buffer;
+
+	if (bytes < sizeof(*frame))
+		return -EPROTO;
+	wf_frame_turn(frame);
+	if (frame->magic != WF_FRAME_MAGIC)
+		return -EPROTO;
+	if (frame->version != WF_FRAME_VERSION)
+		return -EPROTONOSUPPORT;
+	if (frame->kind < WF_FRAME_HELLO || frame->kind >= WF_FRAME_LAST ||
+	    frame->payload_bytes > bytes - sizeof(*frame))
+		return -EPROTO;
+	return frame->kind != WF_FRAME_MESSAGE || wf_frame_message_fits(frame) ? 0 : -EPROTO;
 }
 #endif

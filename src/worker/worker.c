@@ -49,7 +49,7 @@ static int take_notes(struct wf_worker *worker)
 
 /* The clock costs as much as the rest of a turn that finds nothing. So it is read every few turns, and at once when the
  * kernel's tick has passed or the worker has slept: between turns that follow each other it hardly moves. */
-static void look_at_clock(struct wf_worker *worker)
+void wf_worker_look(struct wf_worker *worker)
 {
 	uint64_t tick_ns = wf_tick_ns();
 
@@ -66,7 +66,7 @@ static int turn(struct wf_worker *worker)
 {
 	int happened;
 
-	look_at_clock(worker);
+	wf_worker_look(worker);
 	happened = take_notes(worker);
 	/* Not counted: the housekeeping of an idle engine must not keep it awake. */
 	if (worker->now_ns / WF_MS >= worker->timers.tick)
@@ -250,8 +250,7 @@ int wf_worker_turn(struct wf_worker *worker)
 	if (atomic_exchange_explicit(&worker->running, 1, memory_order_acquire))
 		return -EBUSY;
 	happened = turn(worker);
-	/* Pairs with the exchange: the next thread in sees what this turn did. */
-	atomic_store_explicit(&worker->running, 0, memory_order_release);
+	wf_worker_leave(worker);
 	return happened;
 }
 

@@ -53,6 +53,25 @@ void wf_worker_watch(struct wf_worker *worker, int fd);
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note);
 /* Manual progress: one turn. -EBUSY when another thread is in it. */
 int wf_worker_turn(struct wf_worker *worker);
+void wf_worker_look(struct wf_worker *worker); /* at the clock: now_ns may be as old as the last turn before it */
+
+static inline void wf_worker_leave(struct wf_worker *worker)
+{
+	/* Pairs with the exchange of whoever comes next: it sees what we did. */
+	atomic_store_explicit(&worker->running, 0, memory_order_release);
+}
+
+/* Manual progress: true when the caller is the worker until it leaves, and no note is unread. */
+static inline bool wf_worker_enter(struct wf_worker *worker)
+{
+	if (worker->has_thread || atomic_exchange_explicit(&worker->running, 1, memory_order_acquire))
+		return false;
+	if (!wf_ring_awaits(&worker->inbox))
+		return true;
+	wf_worker_leave(worker);
+	return false;
+}
+
 void wf_worker_stop(struct wf_worker *worker);  /* joins; ops->stop has run when it returns. Notes may still be posted */
 void wf_worker_close(struct wf_worker *worker); /* frees what it had */
 #endif

@@ -65,7 +65,7 @@ static void parse(int argc, char **argv)
 		{ "seed", 1, 0, 's' },	   { "ops", 1, 0, 'o' },     { "minutes", 1, 0, 'm' },
 		{ "engines", 1, 0, 'e' },  { "nics", 1, 0, 'n' },    { "faults", 1, 0, 'f' },
 		{ "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' }, { "sim", 1, 0, 'S' },
-		{ "slack", 1, 0, 'l' },	   { 0, 0, 0, 0 },
+		{ "slack", 1, 0, 'l' },	   { "manual", 0, 0, 'M' },  { 0, 0, 0, 0 },
 	};
 	char all[] = "all", *faults = all;
 	double minutes = 0;
@@ -99,6 +99,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'l':
 			world.slack_ns = strtoull(optarg, NULL, 0) * WEFT_MILLISECOND;
+			break;
+		case 'M':
+			world.manual = true;
 			break;
 		case 'S':
 			world.keys = optarg;

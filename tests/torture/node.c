@@ -34,6 +34,7 @@ static int open_engine(struct node *node)
 	if (!strcmp(world.provider, "tcp"))
 		config.rails = "lo";
 	config.max_transfers = TRANSFERS;
+	config.flags = world.manual ? WEFT_MANUAL_PROGRESS : 0;
 	config.heartbeat_ns = 100 * WEFT_MILLISECOND;
 	config.peer_limit_ns = WEFT_SECOND;
 	config.rail_limit_ns = 300 * WEFT_MILLISECOND;

@@ -222,6 +222,7 @@ struct world {
 	uint32_t nodes, nics, rounds;
 	const char *provider, *keys;
 	bool simulated, verbose;
+	bool manual; /* the nodes' threads drive the engines */
 	uint32_t faults; /* a bit each */
 	struct node node[NODES];
 	pthread_mutex_t lock;

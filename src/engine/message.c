@@ -1,0 +1,138 @@
+/*
+ * Submitting messages, calls and replies. With threads of weft's own: a copy, and a note to the peer's home. With manual
+ * progress the caller is the worker when no other thread is: then the message goes out at once. On the caller's thread.
+ */
+#include "engine/engine.h"
+#include "engine/peer.h"
+#include "engine/request.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Its content is the caller's until it is kept; the room for that is there. */
+static int set_message(struct wf_transfer *transfer, const struct wf_outgoing *outgoing)
+{
+	struct wf_message *message = &transfer->message;
+
+	if (!wf_transfer_copy_room(transfer, outgoing->bytes))
+		return -ENOMEM;
+	message->type = outgoing->type;
+	message->status = outgoing->status;
+	message->tag = outgoing->tag;
+	message->call = outgoing->kind == WF_CALL    ? transfer->id
+			: outgoing->kind == WF_REPLY ? outgoing->call & ~WF_CALL_MARK
+						     : outgoing->call;
+	message->bytes = outgoing->bytes;
+	message->data = outgoing->data;
+	transfer->call_mark = outgoing->call & WF_CALL_MARK;
+	return 0;
+}
+
+static void keep_message(struct wf_transfer *transfer)
+{
+	struct wf_message *message = &transfer->message;
+
+	if (message->bytes)
+		memcpy(transfer->copy, message->data, message->bytes);
+	message->data = transfer->copy;
+}
+
+int wf_request_message(struct weft_engine *engine, struct wf_transfer *transfer, const struct wf_outgoing *outgoing)
+{
+	int error = set_message(transfer, outgoing);
+
+	if (error)
+		return error;
+	keep_message(transfer);
+	return wf_request_peer(engine, outgoing->peer, &transfer->peer);
+}
+
+static void set_kind(struct wf_transfer *transfer, enum wf_transfer_kind kind)
+{
+	transfer->kind = kind;
+	if (wf_transfer_is_owed(transfer))
+		atomic_fetch_add(&transfer->engine->owed, 1);
+}
+
+/* ---- at once ---- */
+
+static struct wf_transfer *reserve(struct weft_engine *engine)
+{
+	struct wf_transfer *transfer = wf_transfer_reserve(engine);
+
+	if (transfer)
+		return transfer;
+	wf_group_settle(&engine->group[0], NULL);
+	return wf_transfer_reserve(engine);
+}
+
+/* What makes it a transfer like any other: to be sent again, given up in time, counted. */
+static void begin(struct wf_transfer *transfer, struct wf_peer *peer, enum wf_transfer_kind kind,
+		  const struct weft_op *op)
+{
+	wf_transfer_prepare(transfer, op);
+	set_kind(transfer, kind);
+	keep_message(transfer);
+	wf_handle_ref(&transfer->engine->peers, peer->handle);
+	atomic_fetch_add_explicit(&peer->accepted, 1, memory_order_relaxed);
+	transfer->peer = peer;
+	atomic_store_explicit(&transfer->home, peer->home, memory_order_relaxed);
+	wf_transfer_begin(transfer);
+}
+
+/* The frame goes first, so that the peer waits for nothing else that is to be done. */
+static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
+			weft_transfer *ret)
+{
+	struct wf_group *home = &engine->group[0];
+	/* Without a reference: it goes only by a note, which nobody else can read meanwhile. */
+	struct wf_peer *peer = wf_handle_peek(&engine->peers, outgoing->peer);
+	struct wf_transfer *transfer;
+	bool gone;
+
+	if (!peer)
+		return -ENOENT;
+	if (atomic_load_explicit(&peer->state, memory_order_relaxed) == WF_PEER_DOWN)
+		return -EHOSTDOWN;
+	transfer = reserve(engine);
+	if (!transfer)
+		return -EAGAIN;
+	if (set_message(transfer, outgoing)) {
+		wf_pool_give(&engine->transfers, transfer);
+		return -ENOMEM;
+	}
+	if (ret)
+		*ret = transfer->id;
+	/* Not what the begin is going to refuse. */
+	gone = (outgoing->kind != WF_REPLY || transfer->call_mark == wf_call_mark(peer->their_epoch)) &&
+	       wf_channel_send_now(peer, &transfer->message);
+	wf_worker_look(&home->worker);
+	begin(transfer, peer, outgoing->kind, op);
+	if (!gone)
+		wf_group_send_frames(home);
+	return 0;
+}
+
+int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
+		      weft_transfer *ret)
+{
+	struct wf_transfer *transfer;
+	int error = wf_request_check(engine, op, false);
+
+	if (error)
+		return error;
+	if (outgoing->bytes > engine->settings.max_message)
+		return -EMSGSIZE;
+	if (outgoing->bytes && !outgoing->data)
+		return -EINVAL;
+	if (engine->groups == 1 && wf_worker_enter(&engine->group[0].worker)) {
+		error = send_at_once(engine, outgoing, op, ret);
+		wf_worker_leave(&engine->group[0].worker);
+		return error;
+	}
+	transfer = wf_transfer_take(engine, op);
+	if (!transfer)
+		return -EAGAIN;
+	set_kind(transfer, outgoing->kind);
+	return wf_request_post(transfer, wf_request_message(engine, transfer, outgoing), ret);
+}
