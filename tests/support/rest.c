@@ -8,9 +8,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define TRIES 2000
+#define LOOK  MS
 
 static bool thread_at_rest(pid_t pid, const char *thread)
 {
@@ -72,6 +72,17 @@ static void stop(pid_t pid)
 	}
 }
 
+/* Looks at it while it runs, where a thread that waits is seen in its system call. Not for long: one that is
+ * never seen to wait may still be stopped at the end of a system call. Only what is found once it has stopped
+ * counts. */
+static void come_to_rest(pid_t pid)
+{
+	uint64_t deadline = now_ns() + LOOK;
+
+	while (!at_rest(pid) && now_ns() < deadline)
+		sched_yield();
+}
+
 void stop_at_rest(pid_t pid)
 {
 	stop(pid);
@@ -79,7 +90,7 @@ void stop_at_rest(pid_t pid)
 		return;
 	for (int i = 0; i < TRIES && !at_rest(pid); i++) {
 		kill(pid, SIGCONT);
-		nanosleep(&(struct timespec){ .tv_nsec = MS }, NULL); /* let it come to another place */
+		come_to_rest(pid);
 		stop(pid);
 	}
 }

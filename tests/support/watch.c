@@ -18,6 +18,7 @@
 #define LATE_FACTOR 6 /* threads that only sleep are the least delayed */
 #define WAIT_FACTOR 2 /* two threads take part in an end */
 #define NAP_NS	    UINT64_C(1000000)
+#define SETTLE_NS   WEFT_SECOND /* who has not looked by then is held up, and counts as that */
 
 static _Atomic uint64_t lateness[BUCKETS]; /* the worst of a bucket's time */
 static _Atomic uint64_t
@@ -26,6 +27,12 @@ static _Atomic int watching;
 static pthread_t watcher[WATCHERS];
 static _Atomic uint64_t asleep_ns[WATCHERS]; /* since when each naps; 0: it does not */
 static uint32_t watchers;
+
+/* Of the last that is noted, when it began: a nap of each watcher, a look at the run queues. Under the lock.
+ */
+static uint64_t napped_ns[WATCHERS], sampled_ns;
+static pthread_mutex_t noted_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t noted;
 
 static uint64_t now_ns(void)
 {
@@ -88,6 +95,15 @@ static void sample_run_delays(uint64_t bucket)
 	atomic_store(&delays[bucket % BUCKETS], worst);
 }
 
+/* Also for whoever waits for it. */
+static void note(uint64_t *what, uint64_t began_ns)
+{
+	pthread_mutex_lock(&noted_lock);
+	*what = began_ns;
+	pthread_cond_broadcast(&noted);
+	pthread_mutex_unlock(&noted_lock);
+}
+
 /* One for each CPU, on it: engines pin their workers. */
 static void *watch(void *argument)
 {
@@ -112,8 +128,11 @@ static void *watch(void *argument)
 		for (uint64_t at = before / BUCKET_NS; at <= after / BUCKET_NS; at++)
 			note_lateness(at, late);
 		atomic_store(&asleep_ns[cpu], 0);
-		if (!cpu && after / BUCKET_NS != sampled)
+		note(&napped_ns[cpu], before);
+		if (!cpu && after / BUCKET_NS != sampled) {
 			sample_run_delays(sampled = after / BUCKET_NS);
+			note(&sampled_ns, after);
+		}
 		if (!cpu)
 			atomic_store(&lateness[(after / BUCKET_NS + BUCKETS / 2) % BUCKETS], 0);
 	}
@@ -123,7 +142,12 @@ static void *watch(void *argument)
 void watch_start(void)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_condattr_t monotonic;
 
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&noted, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	atomic_store(&watching, 1);
 	watchers = cpus < 1 ? 1 : cpus > WATCHERS ? WATCHERS : (uint32_t)cpus;
 	for (uintptr_t i = 0; i < watchers; i++)
@@ -135,6 +159,29 @@ void watch_stop(void)
 	atomic_store(&watching, 0);
 	for (uint32_t i = 0; i < watchers; i++)
 		pthread_join(watcher[i], NULL);
+	watchers = 0;
+	pthread_cond_destroy(&noted);
+}
+
+static bool all_noted_since(uint64_t since_ns)
+{
+	bool all = sampled_ns >= since_ns;
+
+	for (uint32_t i = 0; i < watchers; i++)
+		all &= napped_ns[i] >= since_ns;
+	return all;
+}
+
+void watch_settle(void)
+{
+	uint64_t since_ns = now_ns(), limit_ns = since_ns + SETTLE_NS;
+	struct timespec limit = { (time_t)(limit_ns / WEFT_SECOND), (long)(limit_ns % WEFT_SECOND) };
+	int error = 0;
+
+	pthread_mutex_lock(&noted_lock);
+	while (watchers && !error && !all_noted_since(since_ns))
+		error = pthread_cond_timedwait(&noted, &noted_lock, &limit);
+	pthread_mutex_unlock(&noted_lock);
 }
 
 /* Of those that should have been awake for a while: by how much, so far. */
@@ -184,11 +231,9 @@ uint64_t watch_excuse(uint64_t since_ns)
 
 bool watch_is_late(uint64_t since_ns, uint64_t at_ns, uint64_t allowed_ns)
 {
-	struct timespec nap = { .tv_nsec = 60000000 };
-
 	if (at_ns < since_ns || at_ns - since_ns <= allowed_ns)
 		return false;
-	nanosleep(&nap, NULL);
+	watch_settle();
 	return at_ns - since_ns > allowed_ns + watch_excuse(since_ns);
 }
 

@@ -222,13 +222,13 @@ static void fill(struct self *self, struct other *other, struct random *random)
 }
 
 /* On a machine that holds threads up for long, ours or its own, even a peer that lives may be silent for the
- * limit. A delay is known only when it is over: a moment for those who measure it. */
+ * limit. */
 static bool held_up(const struct other *other, uint64_t since_ns)
 {
 	uint64_t theirs = watch_process(other->pid) - other->waited_ns;
 
 	if (watch_lateness(since_ns) + watch_waited(since_ns) + theirs < LIMIT_NS / 3)
-		nap_ms(60);
+		watch_settle();
 	return watch_lateness(since_ns) + watch_waited(since_ns) + theirs >= LIMIT_NS / 3;
 }
 

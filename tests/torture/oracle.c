@@ -241,11 +241,10 @@ static struct counted *counted_of(const struct op *op)
 	return counted->immediate == op->immediate ? counted : NULL;
 }
 
-/* Where threads are held up for long, even peers that live are silent for their limit. A delay is known only
- * when it is over: a moment for those who measure it. */
+/* Where threads are held up for long, even peers that live are silent for their limit. */
 static bool machine_stood_still(uint64_t now)
 {
-	nap_ms(60);
+	watch_settle();
 	return watch_lateness(now - 2 * WEFT_SECOND) + watch_waited(now - WEFT_SECOND) >= STILL_NS;
 }
 
