@@ -8,6 +8,7 @@ No timing is asserted but that everything ends.
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -56,13 +57,13 @@ def children(pid):
         return [int(word) for word in file.read().split()]
 
 
-def wait_for(what, reason):
+def wait_for(what, reason, pause=0.02):
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         got = what()
         if got:
             return got
-        time.sleep(0.02)
+        time.sleep(pause)
     raise AssertionError(reason)
 
 
@@ -581,6 +582,15 @@ class Hosts(Case):
         listener.send_signal(signal.SIGINT)
         self.ended(listener, 0)
 
+    def test_silent_host(self):
+        """Something that takes connections and says nothing, as many a service does."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            process = start("bench", f"127.0.0.1:{server.getsockname()[1]}", "--provider", "tcp")
+            with server.accept()[0]:
+                line = process.stderr.readline()
+        self.assertRegex(line, r"127\.0\.0\.1:\d+ has not answered yet; it may be busy, or no 'weft bench --listen'$")
+        self.ended(process, 1)
+
     def test_idle_connection(self):
         """A connection that says nothing holds nobody up for long."""
         listener = start("bench", "--listen", "127.0.0.1:0", "--quiet")
@@ -618,6 +628,29 @@ class Deaths(Case):
         os.kill(peer, signal.SIGSTOP)
         self.ended(process, 1)
         self.assertFalse(os.path.exists(f"/proc/{peer}"))
+
+    def stopped_before_its_greeting(self):
+        """A driver whose peer process has not come to answer, that process, and what the driver says of it. Where the process was
+        faster than our signal there is nothing to be said: then another try."""
+        for _ in range(20):
+            process = start("bench", "--provider", "tcp", "--json", *SHORT)
+            peer = wait_for(lambda: children(process.pid), "no peer process", pause=0)[0]
+            os.kill(peer, signal.SIGSTOP)
+            line = process.stderr.readline() if select.select([process.stderr], [], [], 5)[0] else ""
+            if "has not answered yet" in line:
+                return process, peer, line
+            os.kill(peer, signal.SIGKILL)
+            process.kill()
+            process.communicate()
+        raise AssertionError("the peer process always answers before it is stopped")
+
+    def test_peer_slow(self):
+        """Of the process it started itself it does not say that it serves another."""
+        process, peer, line = self.stopped_before_its_greeting()
+        os.kill(peer, signal.SIGCONT)
+        self.assertEqual(line, "weft bench: waiting: the peer process has not answered yet; this host may be busy\n")
+        out, err = self.ended(process, 0)
+        self.good(json.loads(out), "pages", 1)
 
     def test_driver_killed(self):
         process = start("bench", "--duration", "600s", "--provider", "shm")

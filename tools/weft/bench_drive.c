@@ -57,6 +57,20 @@ static int fail_control(struct drive *drive, int error)
 	return fail(drive, error, "%s", drive->control->error);
 }
 
+/* Our own child serves nobody else, and a listener that does says so at once. */
+static void say_it_waits(const struct drive *drive)
+{
+	if (drive->child)
+		fprintf(
+		    stderr,
+		    "weft bench: waiting: the peer process has not answered yet; this host may be busy\n");
+	else
+		fprintf(stderr,
+			"weft bench: waiting: %s has not answered yet; it may be busy, or no 'weft bench "
+			"--listen'\n",
+			drive->summary->peer);
+}
+
 /* Both sides say at once who they are, so that neither waits long for a stranger. */
 static int say_hello(struct drive *drive)
 {
@@ -70,9 +84,7 @@ static int say_hello(struct drive *drive)
 	cmd_pack_text(&pack, weft_version());
 	int rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, ANSWER_NS);
 	if (rc == 0 && !cmd_control_wait(control, SILENCE_NS))
-		fprintf(stderr,
-			"weft bench: waiting: %s has not answered yet; it may be serving another benchmark\n",
-			drive->summary->peer);
+		say_it_waits(drive);
 	if (rc == 0)
 		rc = cmd_control_expect(control, CMD_FRAME_HELLO, ANSWER_NS);
 	if (rc < 0)
