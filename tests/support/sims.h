@@ -1,0 +1,55 @@
+/*
+ * Engines on simulated NICs, several in one process and each a host of its own, and the faults that strike
+ * them. Those without a thread (WEFT_MANUAL_PROGRESS) do nothing until the test gives them a turn, so what
+ * one does between two turns of another is the test's to choose. Every function fails the test when something
+ * goes wrong.
+ */
+#ifndef TEST_SIMS_H
+#define TEST_SIMS_H
+
+#include "sim/control.h"
+#include "support/util.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <weft.h>
+
+#include <cmocka.h>
+
+struct sim {
+	weft_engine *engine;
+	weft_queue *queue;
+	char *memory; /* registered for all peers */
+	uint64_t bytes;
+	weft_region region;
+};
+
+/* cmocka's fixtures of a group: the control file. */
+int sims_set_up(void **state);
+int sims_tear_down(void **state);
+
+/* Limits that a busy machine does not reach. */
+struct weft_config sim_config(void);
+/* spec: as in SIMFAB; the name that rules know the host by. */
+void sim_open(struct sim *sim, const char *name, const char *spec, const struct weft_config *config,
+	      uint64_t bytes);
+void sim_close(struct sim *sim);
+/* b as a's peer, and b's memory. It answers when someone has given both a few turns. */
+weft_peer sim_add(struct sim *a, const struct sim *b, weft_remote *ret_remote);
+uint32_t sim_paths(const struct sim *sim, weft_peer peer);
+
+int sim_fault(const char *rule, ...) __attribute__((format(printf, 1, 2))); /* its number */
+uint64_t sim_struck(int fault);						    /* how often it has */
+void sim_mend(int fault);						    /* -1: all */
+
+/* A turn for each of those that have no thread. */
+void sims_turn(struct sim *const *sims, uint32_t count);
+/* Turns until it holds; a limit that only a failure reaches. */
+#define SIMS_UNTIL(sims, count, holds)                                                                       \
+	for (uint64_t until_ns = now_ns() + LIMIT; !(holds); sims_turn(sims, count))                         \
+	assert_true(now_ns() < until_ns)
+/* Turns until an event of this type has come to the queue; others are passed over. It is to be released. */
+void sims_event(struct sim *const *sims, uint32_t count, weft_queue *queue, enum weft_event_type type,
+		struct weft_event *ret_event);
+#endif
