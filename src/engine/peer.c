@@ -505,6 +505,7 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 		peer->channel.credit = heard->credit;
 	peer->heard_ns = now;
 	if (atomic_load(&peer->state) != WF_PEER_UP) {
+		peer->pinged_ns = now; /* who waits for credit asks a heartbeat later, not at once */
 		atomic_store(&peer->state, WF_PEER_UP);
 		wf_engine_notice(peer->engine, WEFT_EVENT_PEER_UP, 0, peer->handle, NULL);
 		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
@@ -553,6 +554,13 @@ static void send_again(struct wf_peer *peer)
 	wf_channel_again(peer);
 }
 
+static bool waits_for_credit(const struct wf_peer *peer)
+{
+	const struct wf_channel *channel = &peer->channel;
+
+	return channel->sent >= channel->credit && (channel->current || !wf_list_empty(&channel->waiting));
+}
+
 static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 {
 	struct wf_settings *settings = &peer->engine->settings;
@@ -564,7 +572,9 @@ static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 		wf_peer_down(peer, -EHOSTDOWN, text);
 		return;
 	}
-	if (silent >= settings->heartbeat_ns && now_ns - peer->pinged_ns >= settings->heartbeat_ns) {
+	/* The frame that brought credit may be lost, and while both sides write neither is silent: the answer brings it again. */
+	if ((silent >= settings->heartbeat_ns || waits_for_credit(peer)) &&
+	    now_ns - peer->pinged_ns >= settings->heartbeat_ns) {
 		peer->pinged_ns = now_ns;
 		ping_everywhere(peer);
 	}
@@ -572,7 +582,7 @@ static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 		send_again(peer);
 	if (peer->channel.ack_soon && now_ns >= peer->channel.ack_soon_ns)
 		wf_channel_acknowledge(peer);
-	/* The frame that said so may be lost, and while both sides write nobody asks for signs of life. */
+	/* Less than a step was read since, or there was no way to say so. */
 	if (wf_channel_credit_is_news(peer))
 		wf_channel_owe(peer);
 }
