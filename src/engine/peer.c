@@ -276,13 +276,15 @@ static int send_by(struct wf_peer *peer, uint32_t group, const struct wf_frame *
 	return 0;
 }
 
-/* No rail of the home reaches the peer, but another group's may. */
+/* No rail of the home reaches the peer, but another group's may: the next one each time nothing was acknowledged, for one that
+ * swallows frames does not know. */
 static int send_elsewhere(struct wf_peer *peer, const struct wf_frame *sealed)
 {
+	uint32_t groups = peer->engine->groups;
 	int error = -ENETDOWN;
 
-	for (uint32_t g = 0; g < peer->engine->groups && error == -ENETDOWN; g++)
-		error = send_by(peer, g, sealed);
+	for (uint32_t i = 0; i < groups && error == -ENETDOWN; i++)
+		error = send_by(peer, (uint32_t)((peer->channel.agains + i) % groups), sealed);
 	return error;
 }
 

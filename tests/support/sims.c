@@ -121,6 +121,11 @@ void sims_turn(struct sim *const *sims, uint32_t count)
 		assert_true(weft_progress(sims[i]->engine) >= 0);
 }
 
+void sims_in_time(uint64_t limit_ns)
+{
+	assert_true(now_ns() < limit_ns);
+}
+
 static bool take(weft_queue *queue, enum weft_event_type type, struct weft_event *event)
 {
 	while (weft_queue_poll(queue, event, 1) == 1) {
