@@ -99,7 +99,7 @@ void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing);
 /* Two-sided, first rail only: post a receive; send (injected when it fits); wait for one to arrive. */
 void fab_receive(struct fab *fab, unsigned slot);
 void fab_send(struct fab *fab, size_t bytes);
-bool fab_arrived(struct fab *fab); /* one read of the queue; the receive is posted again */
+int fab_arrived(struct fab *fab); /* one read of the queue: the slot of a receive, to be posted again, or -1 */
 
 void fab_check(long rc, const char *what);
 uint64_t fab_now_ns(void);

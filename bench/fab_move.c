@@ -224,17 +224,16 @@ void fab_send(struct fab *fab, size_t bytes)
 	fab_check(rc, "fi_inject");
 }
 
-bool fab_arrived(struct fab *fab)
+int fab_arrived(struct fab *fab)
 {
 	struct fi_cq_data_entry entry;
 	ssize_t got = fi_cq_read(fab->rail[0].cq, &entry, 1);
 
 	if (got == -FI_EAGAIN)
-		return false;
+		return -1;
 	if (got < 0)
 		stop_on_error(&fab->rail[0], got);
 	if (!(entry.flags & FI_RECV))
-		return false;
-	fab_receive(fab, (unsigned)((struct fi_context2 *)entry.op_context - fab->receive));
-	return true;
+		return -1;
+	return (int)((struct fi_context2 *)entry.op_context - fab->receive);
 }

@@ -254,6 +254,7 @@ static uint64_t measure_raw_calls(const struct options *options)
 	static struct fab near, far;
 	static struct fab_card card;
 	uint64_t start;
+	int slot;
 
 	fab_open(&near, "simfab", SLOTS * options->page_bytes, false);
 	fab_open(&far, "simfab", SLOTS * options->page_bytes, false);
@@ -268,11 +269,13 @@ static uint64_t measure_raw_calls(const struct options *options)
 	start = fab_now_ns();
 	for (uint64_t i = 0; i < options->pieces; i++) {
 		fab_send(&near, 64);
-		while (!fab_arrived(&far))
+		while ((slot = fab_arrived(&far)) < 0)
 			;
 		fab_send(&far, 64);
-		while (!fab_arrived(&near))
+		fab_receive(&far, (unsigned)slot);
+		while ((slot = fab_arrived(&near)) < 0)
 			;
+		fab_receive(&near, (unsigned)slot);
 	}
 	start = fab_now_ns() - start;
 	fab_close(&near);

@@ -163,12 +163,15 @@ static void drive_pingpong(struct side *side, struct raw_result *result)
 	uint64_t before = fab_now_ns(), now = before, warm = before + WARM_NS, count = 0;
 	uint64_t end = warm + (uint64_t)(options->seconds * 1e9);
 	struct fab_idle idle = { .spin_ns = PATIENT_NS };
+	int slot = -1;
 
 	if (!samples)
 		fab_check(-FI_ENOMEM, "memory");
 	while (now < end && count < SAMPLES) {
 		fab_send(&side->fab, options->page_bytes);
-		while (!fab_arrived(&side->fab))
+		if (slot >= 0) /* while the peer is at work */
+			fab_receive(&side->fab, (unsigned)slot);
+		while ((slot = fab_arrived(&side->fab)) < 0)
 			fab_rest(&side->fab, &idle, true);
 		idle.turns = 0;
 		now = fab_now_ns();
@@ -232,12 +235,14 @@ static uint64_t count_wrong(struct side *side, uint64_t pages)
 static void attend(struct side *side, int fd)
 {
 	struct fab_idle idle = { .spin_ns = side->options->pingpong ? PATIENT_NS : 0 };
+	int slot;
 
 	for (uint64_t turn = 0; turn % 256 || !pending(fd); turn++) {
 		if (!side->options->pingpong) {
 			fab_rest(&side->fab, &idle, !fab_attend(&side->fab));
-		} else if (fab_arrived(&side->fab)) {
+		} else if ((slot = fab_arrived(&side->fab)) >= 0) {
 			fab_send(&side->fab, side->options->page_bytes);
+			fab_receive(&side->fab, (unsigned)slot);
 			idle.turns = 0;
 		} else {
 			fab_rest(&side->fab, &idle, true);

@@ -1,6 +1,8 @@
 /* Engines without threads on both sides, and several engines in one process. */
 #include "support/peer.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +115,53 @@ static void one_slot(void **state)
 	}
 	assert_status(peer_end(&narrow.there, &answer), 0);
 	pair_close(&narrow);
+}
+
+#define SENT 2000
+
+static void *send_many(void *unused)
+{
+	for (uint64_t i = 0; i < SENT; i++) {
+		struct weft_op op = { .queue = pair.here.queue, .tag = i };
+		uint64_t deadline = now_ns() + LIMIT;
+		uint8_t data[100];
+		int status;
+
+		pattern_fill(data, sizeof(data), 5000 + i, 0);
+		while ((status = weft_send(pair.here.engine, pair.peer, 5000 + i, data, sizeof(data), &op, NULL)) == -EAGAIN &&
+		       now_ns() < deadline)
+			sched_yield();
+		if (status)
+			return "a message was refused";
+	}
+	return NULL;
+}
+
+/* One thread drives the engine, another sends: neither is in the other's way, and the order holds. */
+static void sender_beside_progress(void **state)
+{
+	struct command drain = { .code = COMMAND_DRAIN, .arg = { 5000, SENT, LIMIT } };
+	uint64_t deadline = now_ns() + LIMIT, ends = 0;
+	struct weft_event event;
+	struct answer answer;
+	pthread_t sender;
+	void *wrong;
+
+	peer_begin(&pair.there, &drain, NULL);
+	assert_int_equal(pthread_create(&sender, NULL, send_many, NULL), 0);
+	while (ends < SENT) {
+		assert_true(weft_progress(pair.here.engine) >= 0);
+		if (weft_queue_poll(pair.here.queue, &event, 1) == 1) {
+			assert_status(event.status, 0);
+			ends += event.type == WEFT_EVENT_END;
+			weft_event_release(&event);
+		}
+		assert_true(now_ns() < deadline);
+	}
+	assert_int_equal(pthread_join(sender, &wrong), 0);
+	assert_null(wrong);
+	assert_status(peer_end(&pair.there, &answer), 0);
+	assert_int_equal(answer.value[0], SENT);
 }
 
 /* What a peer sent stays ours to read and to give back when the peer is gone. */
@@ -249,6 +298,7 @@ static int run(void)
 		cmocka_unit_test(own_loop),
 		cmocka_unit_test(messages),
 		cmocka_unit_test(one_slot),
+		cmocka_unit_test(sender_beside_progress),
 		cmocka_unit_test(message_of_a_removed_peer),
 		cmocka_unit_test(deadline_without_a_thread),
 	};

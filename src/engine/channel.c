@@ -124,7 +124,7 @@ static int send_frame(struct wf_peer *peer, const struct wf_message *message, ui
 {
 	uint64_t offset = (seq - message->first) * WF_FRAME_PAYLOAD, left = message->bytes - offset, credit;
 	uint32_t bytes = (uint32_t)(left < WF_FRAME_PAYLOAD ? left : WF_FRAME_PAYLOAD);
-	struct wf_tx_frame *tx = wf_group_take_tx(peer->home);
+	struct wf_tx_frame *tx = wf_peer_take_tx(peer);
 	struct wf_frame *frame;
 	int error;
 

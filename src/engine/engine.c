@@ -312,7 +312,7 @@ static void drain(struct weft_engine *engine)
 
 static void drop_inbound(void *peer)
 {
-	wf_channel_drop_inbound(peer); /* half a message holds a reference to its peer */
+	wf_channel_drop_inbound(peer); /* half messages */
 }
 
 static void free_queues(struct weft_engine *engine)
@@ -456,10 +456,10 @@ static int control_here(struct weft_engine *engine, int (*fn)(struct wf_group *g
 		int error;
 
 		/* Another thread's turn is short. */
-		while (atomic_exchange_explicit(&worker->running, 1, memory_order_acquire))
+		while (wf_worker_claim(worker, WF_AT_WORK))
 			sched_yield();
 		error = fn(&engine->group[g], context);
-		atomic_store_explicit(&worker->running, 0, memory_order_release);
+		wf_worker_leave(worker);
 		status = status ? status : error;
 	}
 	return status;

@@ -417,6 +417,7 @@ static int make_pools(struct wf_group *group)
 	group->piece = aligned_alloc(alignof(struct wf_piece), group->piece_count * sizeof(*group->piece));
 	group->tx_count = FRAMES_OUT + 16 * group->seats;
 	group->tx = calloc(group->tx_count, sizeof(*group->tx));
+	group->tx_spare.buffer = group->tx_buffers + (size_t)group->tx_count * WF_FRAME_BYTES;
 	if (!group->piece || !group->tx)
 		return -ENOMEM;
 	memset(group->piece, 0, group->piece_count * sizeof(*group->piece));
@@ -431,7 +432,7 @@ static int make_buffers(struct wf_group *group)
 {
 	uint32_t frames = group->engine->settings.frames;
 
-	group->tx_bytes = (size_t)(FRAMES_OUT + 16 * group->seats) * WF_FRAME_BYTES;
+	group->tx_bytes = (size_t)(FRAMES_OUT + 16 * group->seats + 1) * WF_FRAME_BYTES;
 	group->rx_bytes = (size_t)group->seats * frames * WF_FRAME_BYTES;
 	group->tx_buffers = aligned_alloc(4096, group->tx_bytes);
 	group->rx_buffers = aligned_alloc(4096, group->rx_bytes);

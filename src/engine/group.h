@@ -119,6 +119,7 @@ struct wf_group {
 	struct wf_piece *piece, *piece_free;
 	uint32_t tx_count;
 	struct wf_tx_frame *tx, *tx_free;
+	struct wf_tx_frame tx_spare; /* to build a frame in that another group gets a copy of: never posted here */
 	uint8_t *tx_buffers, *rx_buffers;
 	size_t tx_bytes, rx_bytes;
 	uint32_t on_nic; /* pieces and frames posted */

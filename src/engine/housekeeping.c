@@ -27,7 +27,7 @@ static bool is_late(const struct wf_group *group, uint64_t posted_ns, uint64_t n
 {
 	uint64_t since = posted_ns > group->resumed_ns ? posted_ns : group->resumed_ns;
 
-	return now_ns - since > group->engine->settings.rail_limit_ns;
+	return now_ns > since && now_ns - since > group->engine->settings.rail_limit_ns;
 }
 
 static void look_for_overdue(struct wf_group *group, uint64_t now_ns)

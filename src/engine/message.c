@@ -88,6 +88,7 @@ static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *ou
 	/* Without a reference: it goes only by a note, which nobody else can read meanwhile. */
 	struct wf_peer *peer = wf_handle_peek(&engine->peers, outgoing->peer);
 	struct wf_transfer *transfer;
+	weft_transfer id;
 	bool gone;
 
 	if (!peer)
@@ -101,8 +102,10 @@ static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *ou
 		wf_pool_give(&engine->transfers, transfer);
 		return -ENOMEM;
 	}
-	if (ret)
-		*ret = transfer->id;
+	id = transfer->id; /* once begun it may be over */
+	/* What is not copied by the post is watched from then on: by a clock that is right. */
+	if (WF_FRAME_HEADER + outgoing->bytes > home->seat[0].limits.inject_bytes)
+		wf_worker_look(&home->worker);
 	/* Not what the begin is going to refuse. */
 	gone = (outgoing->kind != WF_REPLY || transfer->call_mark == wf_call_mark(peer->their_epoch)) &&
 	       wf_channel_send_now(peer, &transfer->message);
@@ -110,6 +113,8 @@ static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *ou
 	begin(transfer, peer, outgoing->kind, op);
 	if (!gone)
 		wf_group_send_frames(home);
+	if (ret) /* last: whoever reads it may cancel it */
+		*ret = id;
 	return 0;
 }
 

@@ -243,7 +243,7 @@ void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns)
 	for (struct wf_link *link = group->stopping.next; link != &group->stopping; link = link->next) {
 		struct wf_part *part = wf_container(link, struct wf_part, link);
 
-		if (now_ns - part->stop_ns < GRACE_NS)
+		if (now_ns < part->stop_ns + GRACE_NS)
 			continue;
 		for (uint32_t i = 0; i < group->pieces_used; i++)
 			if (group->piece[i].seat && group->piece[i].part == part)

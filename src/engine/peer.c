@@ -288,6 +288,17 @@ static int send_elsewhere(struct wf_peer *peer, const struct wf_frame *sealed)
 	return error;
 }
 
+/* A silent rail of the home may hold all its frames: that must not keep the others' from being used. */
+struct wf_tx_frame *wf_peer_take_tx(struct wf_peer *peer)
+{
+	struct wf_group *home = peer->home;
+	struct wf_tx_frame *frame = wf_group_take_tx(home);
+
+	if (frame || wf_lane_any_path(peer->lane[home->index], peer->talk_seat) >= 0)
+		return frame;
+	return &home->tx_spare;
+}
+
 int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame)
 {
 	int error;
@@ -298,13 +309,14 @@ int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame)
 		return 0;
 	if (error == -ENETDOWN)
 		error = send_elsewhere(peer, wf_tx_header(frame));
-	wf_group_give_tx(peer->home, frame);
+	if (frame != &peer->home->tx_spare)
+		wf_group_give_tx(peer->home, frame);
 	return error;
 }
 
 int wf_peer_send_plain(struct wf_peer *peer, uint8_t kind)
 {
-	struct wf_tx_frame *frame = wf_group_take_tx(peer->home);
+	struct wf_tx_frame *frame = wf_peer_take_tx(peer);
 	uint64_t credit;
 	int error;
 

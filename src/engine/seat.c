@@ -148,7 +148,6 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	    wf_rail_send(seat->rail, &frame->wr, frame->buffer, seat->tx_memory.desc, bytes, path->target);
 	if (error)
 		return error;
-	wf_worker_look(&seat->group->worker); /* it may not be in a turn */
 	frame->seat = seat;
 	frame->lane = lane;
 	frame->posted_ns = wf_group_now(seat->group);

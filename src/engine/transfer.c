@@ -434,6 +434,8 @@ void wf_transfer_begin(struct wf_transfer *transfer)
 
 	transfer->begun = true;
 	if (why) {
+		if (transfer->message.numbered) /* it went first, and the channel has it */
+			set_holds(transfer, 2);
 		wf_transfer_end(transfer, why);
 		return;
 	}

@@ -245,10 +245,10 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 
 int wf_worker_turn(struct wf_worker *worker)
 {
-	int happened;
+	int happened, who = wf_worker_claim(worker, WF_IN_TURN);
 
-	if (atomic_exchange_explicit(&worker->running, 1, memory_order_acquire))
-		return -EBUSY;
+	if (who)
+		return who == WF_AT_WORK ? 0 : -EBUSY;
 	happened = turn(worker);
 	wf_worker_leave(worker);
 	return happened;

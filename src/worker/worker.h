@@ -42,7 +42,7 @@ struct wf_worker {
 	struct wf_ring inbox;
 	alignas(64) _Atomic int sleeping;
 	_Atomic int stopping;
-	_Atomic int running; /* manual progress: someone is in a turn */
+	_Atomic int running; /* manual progress: who is the worker now, enum wf_running */
 };
 
 int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, void *context, uint64_t inbox, int cpu,
@@ -51,20 +51,32 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 void wf_worker_watch(struct wf_worker *worker, int fd);
 /* Any thread. False: the inbox is full. */
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note);
-/* Manual progress: one turn. -EBUSY when another thread is in it. */
+/* Manual progress: one turn. -EBUSY when another thread is in one; 0 when another is at work. */
 int wf_worker_turn(struct wf_worker *worker);
 void wf_worker_look(struct wf_worker *worker); /* at the clock: now_ns may be as old as the last turn before it */
 
-static inline void wf_worker_leave(struct wf_worker *worker)
+/* Manual progress: 0 when the caller is the worker until it leaves, or who is. At work: sending a message, or in a control
+ * request. */
+enum wf_running { WF_NOBODY, WF_IN_TURN, WF_AT_WORK };
+static inline int wf_worker_claim(struct wf_worker *worker, enum wf_running as)
 {
-	/* Pairs with the exchange of whoever comes next: it sees what we did. */
-	atomic_store_explicit(&worker->running, 0, memory_order_release);
+	int who = WF_NOBODY;
+
+	/* Pairs with the release in leave. */
+	atomic_compare_exchange_strong_explicit(&worker->running, &who, as, memory_order_acquire, memory_order_relaxed);
+	return who;
 }
 
-/* Manual progress: true when the caller is the worker until it leaves, and no note is unread. */
+static inline void wf_worker_leave(struct wf_worker *worker)
+{
+	/* Pairs with the claim of whoever comes next: it sees what we did. */
+	atomic_store_explicit(&worker->running, WF_NOBODY, memory_order_release);
+}
+
+/* To send: only where no note is unread that would come after us. */
 static inline bool wf_worker_enter(struct wf_worker *worker)
 {
-	if (worker->has_thread || atomic_exchange_explicit(&worker->running, 1, memory_order_acquire))
+	if (worker->has_thread || wf_worker_claim(worker, WF_AT_WORK))
 		return false;
 	if (!wf_ring_awaits(&worker->inbox))
 		return true;

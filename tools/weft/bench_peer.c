@@ -222,12 +222,10 @@ static int answer(struct peer *peer, const struct weft_event *event)
 	}
 }
 
-static int take_event(struct peer *peer, struct weft_event *event)
+static int take_event(struct peer *peer, struct weft_event *event, int rc)
 {
-	int rc = 0;
-
 	/* The answer goes first: whoever waits for it need not wait for the check. */
-	if (event->type == WEFT_EVENT_CALL)
+	if (event->type == WEFT_EVENT_CALL && rc == 0)
 		rc = answer(peer, event);
 	if (event->type == WEFT_EVENT_MESSAGE || event->type == WEFT_EVENT_CALL)
 		check_message(peer, event);
@@ -252,10 +250,8 @@ static int take_events(struct peer *peer, uint64_t wait_ns)
 		wait_ns = 0;
 		if (got < 0)
 			return fail_weft(peer, got, "the queue failed");
-		for (int i = 0; i < got; i++) {
-			int error = take_event(peer, &events[i]);
-			rc = rc ? rc : error;
-		}
+		for (int i = 0; i < got; i++)
+			rc = take_event(peer, &events[i], rc);
 		if (manual)
 			bench_idle(&peer->idle_turns, happened <= 0 && got == 0);
 		else if (got)
