@@ -120,7 +120,7 @@ static struct wf_message *message_after(struct wf_channel *channel, struct wf_me
 }
 
 /* One frame of a message, by its number. */
-static int send_frame(struct wf_peer *peer, const struct wf_message *message, uint64_t seq)
+static inline int send_frame(struct wf_peer *peer, const struct wf_message *message, uint64_t seq)
 {
 	uint64_t offset = (seq - message->first) * WF_FRAME_PAYLOAD, left = message->bytes - offset, credit;
 	uint32_t bytes = (uint32_t)(left < WF_FRAME_PAYLOAD ? left : WF_FRAME_PAYLOAD);

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define COMPLETIONS       64
-#define LOOKS             4
 #define AHEAD             4 /* completions that are fetched before their turn */
 #define PIECES_MAX        16384u
 #define FRAMES_OUT        64u /* and 16 more for each rail */
@@ -273,16 +272,13 @@ __attribute__((noinline)) static void take_completions(struct wf_group *group, s
 static int read_completions(struct wf_group *group, struct wf_seat *seat)
 {
 	struct wf_completion done[COMPLETIONS];
-	int got, looks = group->seats == 1 ? LOOKS : 1;
+	int got;
 
 	if (seat->rx_idle_count && !seat->rx_refused)
 		wf_seat_post_receives(seat);
 	if (wf_rail_unrung(seat->rail))
 		wf_seat_ring(seat);
-	/* With one rail alone a turn is longer than a look: what comes in is seen sooner by a few. */
-	do
-		got = wf_rail_poll(seat->rail, done, COMPLETIONS);
-	while (!got && --looks);
+	got = wf_rail_poll(seat->rail, done, COMPLETIONS);
 	if (got > 0)
 		take_completions(group, seat, done, got);
 	if (got >= 0)

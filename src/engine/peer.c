@@ -289,14 +289,11 @@ static int send_elsewhere(struct wf_peer *peer, const struct wf_frame *sealed)
 }
 
 /* A silent rail of the home may hold all its frames: that must not keep the others' from being used. */
-struct wf_tx_frame *wf_peer_take_tx(struct wf_peer *peer)
+struct wf_tx_frame *wf_peer_spare_tx(struct wf_peer *peer)
 {
 	struct wf_group *home = peer->home;
-	struct wf_tx_frame *frame = wf_group_take_tx(home);
 
-	if (frame || wf_lane_any_path(peer->lane[home->index], peer->talk_seat) >= 0)
-		return frame;
-	return &home->tx_spare;
+	return wf_lane_any_path(peer->lane[home->index], peer->talk_seat) >= 0 ? NULL : &home->tx_spare;
 }
 
 int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame)

@@ -141,7 +141,14 @@ uint64_t wf_peer_last_sign_of_life(const struct wf_peer *peer);
 int wf_peer_send_plain(struct wf_peer *peer, uint8_t kind);
 /* The same over another group's rails, when they reach it. */
 void wf_peer_send_plain_by(struct wf_peer *peer, uint32_t group, uint8_t kind);
-struct wf_tx_frame *wf_peer_take_tx(struct wf_peer *peer); /* one to build a frame in; NULL: not now. On its home */
+struct wf_tx_frame *wf_peer_spare_tx(struct wf_peer *peer); /* all are out: the spare one when the home has no path anyway, or NULL */
+/* One to build a frame in; NULL: not now. On its home. */
+static inline struct wf_tx_frame *wf_peer_take_tx(struct wf_peer *peer)
+{
+	struct wf_tx_frame *frame = wf_group_take_tx(peer->home);
+
+	return frame ? frame : wf_peer_spare_tx(peer);
+}
 /* Seals a frame of the home's and posts it on any path of the peer: 0, -EAGAIN, -ENETDOWN. It is not the caller's any more. */
 int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame);
 
