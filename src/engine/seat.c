@@ -121,16 +121,27 @@ int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 /* ---- frames out ---- */
 
 /* What messages carry counts as a rail's bytes; greetings and acknowledgements do not. */
-static void count_send(struct wf_seat *seat, const struct wf_tx_frame *frame, size_t bytes)
+static void count_send(struct wf_seat *seat, const struct wf_tx_frame *frame)
 {
 	wf_count(&seat->count.sends, 1);
 	if (wf_tx_header(frame)->kind == WF_FRAME_MESSAGE)
-		wf_count(&seat->count.bytes, bytes - WF_FRAME_HEADER);
+		wf_count(&seat->count.bytes, wf_frame_bytes(wf_tx_header(frame)) - WF_FRAME_HEADER);
+}
+
+/* How much of the buffer is posted. Whoever reads the frame goes by what its header says. */
+static size_t posted_bytes(const struct wf_seat *seat, struct wf_tx_frame *frame)
+{
+	size_t bytes = wf_frame_bytes(wf_tx_header(frame)), least = seat->limits.frame_least;
+
+	if (bytes >= least)
+		return bytes;
+	memset(frame->buffer + bytes, 0, least - bytes);
+	return least;
 }
 
 int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame)
 {
-	size_t bytes = wf_frame_bytes(wf_tx_header(frame));
+	size_t bytes = posted_bytes(seat, frame);
 	int error;
 
 	if (seat->ops >= seat->limits.queue_ops)
@@ -139,7 +150,7 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	if (bytes <= seat->limits.inject_bytes) {
 		error = wf_rail_inject(seat->rail, frame->buffer, bytes, path->target);
 		if (!error) {
-			count_send(seat, frame, bytes);
+			count_send(seat, frame);
 			wf_group_give_tx(seat->group, frame);
 		}
 		return error;
@@ -154,7 +165,7 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	seat->ops++;
 	seat->group->on_nic++;
 	lane->in_flight++;
-	count_send(seat, frame, bytes);
+	count_send(seat, frame);
 	return 0;
 }
 

@@ -21,6 +21,7 @@ struct wf_quirks {
 	bool target_looks;     /* a peer must look for its queue to drain, even of one-sided writes, and nothing wakes it */
 	bool no_wait;          /* its wait object costs more than it saves */
 	uint32_t keep_addresses; /* it cannot take an address again that was removed, and has room for so many; 0: it can */
+	uint32_t frame_least; /* shorter messages take longer */
 };
 
 const struct wf_quirks *wf_quirks_of(const char *provider); /* never NULL: the last row is for all others */

@@ -70,6 +70,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	limits->inject_bytes = at_most(info->tx_attr->inject_size, UINT32_MAX);
 	limits->rma_ranges = at_most(info->tx_attr->iov_limit, at_most(info->tx_attr->rma_iov_limit, WF_RMA_RANGES));
 	limits->empty_immediate = !quirks->no_empty_immediate;
+	limits->frame_least = quirks->frame_least;
 	if (quirks->one_range)
 		limits->rma_ranges = 1;
 	limits->address_format = info->addr_format;

@@ -49,6 +49,7 @@ struct wf_rail_limits {
 	uint64_t window_bytes;
 	bool adapts; /* the link's speed is not known: the window follows what completes */
 	uint32_t inject_bytes;
+	uint32_t frame_least; /* shorter messages are sent with zeros behind them */
 	uint32_t rma_ranges; /* in one operation */
 	bool empty_immediate; /* a write of no bytes can carry one */
 	uint32_t address_format;
