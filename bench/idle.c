@@ -1,8 +1,8 @@
 /*
- * What an engine costs that has nothing to do: opened with some rails and one peer, left alone, and the processor
- * time of both processes looked at after. Nothing here passes or fails.
+ * What an engine costs that has nothing to do: opened with some rails and one peer, left alone, and the
+ * processor time of both processes looked at after. Nothing here passes or fails.
  *
- * usage: idle [--json] [--seconds N]
+ * usage: idle [--json] [--seconds N] [--workers N] [--only TEXT]
  */
 #include "other.h"
 #include "sim/setup.h"
@@ -46,7 +46,12 @@ static const char *loopbacks(int count)
 	return text;
 }
 
-static int measure(const char *provider, const char *rails, double seconds, struct result *result)
+struct row {
+	const char *name, *provider, *rails;
+	uint32_t workers; /* 0: as many as the engine takes by itself */
+};
+
+static int measure(const struct row *row, double seconds, struct result *result)
 {
 	static struct other other;
 	struct weft_config config = WEFT_CONFIG_INIT;
@@ -58,13 +63,14 @@ static int measure(const char *provider, const char *rails, double seconds, stru
 	long woken;
 	int error;
 
-	config.provider = provider;
-	config.rails = rails;
+	config.provider = row->provider;
+	config.rails = row->rails;
+	config.max_workers = row->workers;
 	if ((error = other_start(&other, &config, 4096)) || (error = weft_open(&config, &engine)) ||
 	    (error = weft_queue_open(engine, &queue)) ||
 	    (error = other_connect(&other, engine, queue, &peer, &remote)))
 		goto stop;
-	leave_alone(2.5); /* until every path is open and naps are as long as they get */
+	leave_alone(6); /* until every path is open and naps are as long as they get, after 5 s without news */
 	if ((error = other_cpu_ns(&other, &there)))
 		goto stop;
 	start = bench_now_ns();
@@ -82,34 +88,74 @@ stop:
 	return error;
 }
 
+static void report(const struct row *row, const struct result *result, bool json, bool first)
+{
+	if (json)
+		printf("%s{\"name\": \"%s\", \"here_percent\": %.3f, \"peer_percent\": %.3f, "
+		       "\"wakes_per_s\": %.1f}",
+		       first ? "[" : ",\n ", row->name, 100 * result->here, 100 * result->there,
+		       result->wakes);
+	else
+		printf("%-24s %8.3f %8.3f %12.1f\n", row->name, 100 * result->here, 100 * result->there,
+		       result->wakes);
+	fflush(stdout);
+}
+
+static int measure_all(const char *only, uint32_t workers, double seconds, bool json)
+{
+	const struct row rows[] = { { "tcp, 1 rail", "tcp", "127.0.0.1", workers },
+				    { "tcp, 4 rails", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4",
+				      workers },
+				    { "tcp, 32 rails", "tcp", loopbacks(32), workers },
+				    { "shm", "shm", NULL, workers },
+				    { "simulated p5, 32 rails", "simfab", NULL, workers },
+				    { "simulated p5, 8 workers", "simfab", NULL, 8 } };
+	bool first = true;
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct result result = { 0 };
+		int error;
+
+		if (only && !strstr(rows[i].name, only))
+			continue;
+		error = measure(&rows[i], seconds, &result);
+		if (error) {
+			fprintf(stderr, "idle: %s: %s\n", rows[i].name, weft_strerror(error));
+			return 1;
+		}
+		report(&rows[i], &result, json, first);
+		first = false;
+	}
+	if (json)
+		puts(first ? "[]" : "]");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "seconds", required_argument, NULL, 's' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
+		{ "json", no_argument, NULL, 'j' },	     { "seconds", required_argument, NULL, 's' },
+		{ "workers", required_argument, NULL, 'w' }, { "only", required_argument, NULL, 'o' },
+		{ "help", no_argument, NULL, 'h' },	     { NULL, 0, NULL, 0 },
 	};
-	const struct {
-		const char *name, *provider, *rails;
-	} row[] = { { "tcp, 1 rail", "tcp", "127.0.0.1" },
-		    { "tcp, 4 rails", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4" },
-		    { "tcp, 32 rails", "tcp", loopbacks(32) },
-		    { "shm", "shm", NULL },
-		    { "simulated p5, 32 rails", "simfab", NULL } };
-	const int rows = (int)(sizeof(row) / sizeof(row[0]));
 	double seconds = 2;
+	const char *only = NULL;
+	uint32_t workers = 0;
 	bool json = false;
 	char why[256];
 	int option;
 
-	while ((option = getopt_long(argc, argv, "js:h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "js:w:o:h", options, NULL)) != -1) {
 		if (option == 'j')
 			json = true;
 		else if (option == 's' && atof(optarg) > 0)
 			seconds = atof(optarg);
+		else if (option == 'w' && atoi(optarg) > 0)
+			workers = (uint32_t)atoi(optarg);
+		else if (option == 'o')
+			only = optarg;
 		else {
-			fprintf(stderr, "usage: idle [--json] [--seconds N]\n");
+			fprintf(stderr, "usage: idle [--json] [--seconds N] [--workers N] [--only TEXT]\n");
 			return 2;
 		}
 	}
@@ -120,22 +166,5 @@ int main(int argc, char **argv)
 	if (!json)
 		printf("idle for %.1f s with one peer; processor use in %% of a core\n%-24s %8s %8s %12s\n",
 		       seconds, "", "here", "peer", "wake-ups/s");
-	for (int i = 0; i < rows; i++) {
-		struct result result = { 0 };
-		int error = measure(row[i].provider, row[i].rails, seconds, &result);
-
-		if (error) {
-			fprintf(stderr, "idle: %s: %s\n", row[i].name, weft_strerror(error));
-			return 1;
-		}
-		if (json)
-			printf("%s{\"name\": \"%s\", \"here_percent\": %.3f, \"peer_percent\": %.3f, "
-			       "\"wakes_per_s\": %.1f}%s\n",
-			       i ? " " : "[", row[i].name, 100 * result.here, 100 * result.there,
-			       result.wakes, i + 1 < rows ? "," : "]");
-		else
-			printf("%-24s %8.3f %8.3f %12.1f\n", row[i].name, 100 * result.here,
-			       100 * result.there, result.wakes);
-	}
-	return 0;
+	return measure_all(only, workers, seconds, json);
 }

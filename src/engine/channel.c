@@ -521,6 +521,8 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame)
 
 void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame)
 {
+	uint64_t acked = peer->channel.acked;
+
 	/* Frames of another connection, earlier or later, mean nothing in this one. */
 	if (peer->closing || frame->incarnation != atomic_load(&peer->incarnation) || !peer->their_epoch ||
 	    frame->from_epoch != peer->their_epoch || frame->to_epoch != atomic_load(&peer->epoch))
@@ -530,6 +532,8 @@ void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame)
 		wf_peer_down(peer, -EPROTO, "it acknowledged what was never sent");
 		return;
 	}
+	if (wf_frame_is_sign_of_life(frame->kind) && peer->channel.acked == acked)
+		peer->home->worker.faint++;
 	if (frame->kind == WF_FRAME_MESSAGE) {
 		take_message(peer, frame);
 	} else if (frame->kind == WF_FRAME_PING) {

@@ -163,9 +163,26 @@ void wf_group_handle(struct wf_group *group, const struct wf_item *note)
 	}
 }
 
+/* Of what others sent, only the home knows whether it was news; it counts for itself. */
+static bool is_faint(const struct wf_item *note)
+{
+	switch ((enum wf_note)note->word[0]) {
+	case WF_NOTE_RX_BACK:
+		return true;
+	case WF_NOTE_SEND:
+		return wf_frame_is_sign_of_life(((const struct wf_frame *)(uintptr_t)note->word[2])->kind);
+	default:
+		return false;
+	}
+}
+
 static void on_note(void *context, const struct wf_item *note)
 {
-	wf_group_handle(context, note);
+	struct wf_group *group = context;
+
+	if (is_faint(note))
+		group->worker.faint++;
+	wf_group_handle(group, note);
 }
 
 /* ---- completions ---- */
@@ -197,6 +214,8 @@ static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct w
 		wf_channel_arrived(peer, frame);
 		return true;
 	}
+	if (wf_frame_is_sign_of_life(frame->kind))
+		group->worker.faint++;
 	wf_group_tell(group, peer->home, WF_NOTE_FRAME, rx, 0);
 	return false;
 }
@@ -209,6 +228,8 @@ static void frame_sent(struct wf_group *group, struct wf_tx_frame *frame, int st
 	frame->seat->ops--;
 	group->on_nic--;
 	lane->in_flight--;
+	if (frame->faint && !status)
+		group->worker.faint++;
 	if (status) {
 		atomic_fetch_add_explicit(&frame->seat->count.errors, 1, memory_order_relaxed);
 		wf_lane_path_failed(lane, path, wf_rail_last_error(frame->seat->rail)->text);

@@ -47,6 +47,7 @@ struct wf_tx_frame {
 	struct wf_lane *lane;
 	uint64_t posted_ns;
 	uint8_t *buffer;
+	bool faint; /* a sign of life: that it has left is no news */
 };
 
 static inline struct wf_frame *wf_tx_header(const struct wf_tx_frame *frame)

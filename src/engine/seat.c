@@ -162,6 +162,7 @@ int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *pat
 	frame->seat = seat;
 	frame->lane = lane;
 	frame->posted_ns = wf_group_now(seat->group);
+	frame->faint = wf_frame_is_sign_of_life(wf_tx_header(frame)->kind);
 	seat->ops++;
 	seat->group->on_nic++;
 	lane->in_flight++;

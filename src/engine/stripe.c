@@ -514,7 +514,7 @@ static void nudge(struct wf_group *group, struct wf_seat *seat, struct wf_peer *
 	if (wf_group_now(group) - seat->nudged_ns < NUDGE_NS || peer->home != group)
 		return;
 	seat->nudged_ns = wf_group_now(group);
-	wf_peer_send_plain(peer, WF_FRAME_PONG);
+	wf_peer_send_plain(peer, WF_FRAME_NUDGE);
 }
 
 int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf_level *level)

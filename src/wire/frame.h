@@ -22,6 +22,7 @@ enum wf_frame_kind {
 	WF_FRAME_PING,
 	WF_FRAME_PONG,      /* also carries a lone acknowledgement or credit */
 	WF_FRAME_MESSAGE,   /* a part of a message: seq, first, total, tag, call, status, type count */
+	WF_FRAME_NUDGE,     /* we write to you: look for what comes; says nothing else */
 	WF_FRAME_LAST,
 };
 
@@ -59,6 +60,12 @@ struct wf_frame {
 	uint8_t payload[];
 } __attribute__((may_alias));
 _Static_assert(sizeof(struct wf_frame) == WF_FRAME_HEADER, "the header has no holes");
+
+/* Asked and answered while nothing else is said: no reason to stay awake. */
+static inline bool wf_frame_is_sign_of_life(uint8_t kind)
+{
+	return kind == WF_FRAME_PING || kind == WF_FRAME_PONG;
+}
 
 /* How many frames a message of so many bytes takes: at least one. */
 static inline uint64_t wf_frames_of(uint64_t bytes)

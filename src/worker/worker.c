@@ -16,11 +16,14 @@
 #define NAP_FIRST_NS  (50 * WF_US)  /* rails without a wait object are looked at so often … */
 #define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
 #define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
-#define NAP_LAST_NS   (5 * WF_MS)   /* … and so often when it has been … */
-#define NAP_DEEP_NS   (200 * WF_MS) /* … for so long: less than between two heartbeats. */
+#define NAP_LONG_NS   (5 * WF_MS)   /* … so often when it has been … */
+#define NAP_DEEP_NS   (200 * WF_MS) /* … for so long … */
+#define NAP_PART      100           /* … and then for a hundredth of how long it has been, … */
+#define NAP_LAST_NS   (51 * WF_MS)  /* … at most so long: two from one housekeeping to the next, which wakes us anyway. */
 #define LOOK_NS       (20 * WF_US)  /* and after a nap, before the next */
 #define DEEP_SLEEP_NS (20 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
 #define SLEEP_LAST_NS (1000 * WF_MS)
+#define SLEEPER_NS    (1000 * WF_MS) /* no news for so long: what wakes us now is likely a sign of life, and soon read */
 
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
 {
@@ -67,11 +70,17 @@ static int turn(struct wf_worker *worker)
 	int happened;
 
 	wf_worker_look(worker);
+	worker->faint = 0;
 	happened = take_notes(worker);
 	/* Not counted: the housekeeping of an idle engine must not keep it awake. */
 	if (worker->now_ns / WF_MS >= worker->timers.tick)
 		wf_timers_run(&worker->timers, worker->now_ns);
 	return happened + worker->ops->turn(worker->context, worker->now_ns);
+}
+
+static uint64_t within(uint64_t value, uint64_t least, uint64_t most)
+{
+	return value < least ? least : value > most ? most : value;
 }
 
 /* How long to nap at most, given how long nothing has happened. Even with descriptors to wake us the naps stay short at
@@ -80,22 +89,23 @@ static uint64_t nap_limit(struct wf_worker *worker)
 {
 	uint64_t quiet = worker->now_ns - worker->idle_ns;
 
-	if (worker->ops->can_sleep(worker->context))
-		return quiet > DEEP_SLEEP_NS ? SLEEP_LAST_NS : quiet / 16 > NAP_FIRST_NS ? quiet / 16 : NAP_FIRST_NS;
+	if (worker->ops->can_sleep(worker->context)) {
+		uint64_t part = worker->now_ns - worker->news_ns > SLEEPER_NS ? quiet / 2 : quiet / 16;
+
+		return quiet > DEEP_SLEEP_NS ? SLEEP_LAST_NS : part > NAP_FIRST_NS ? part : NAP_FIRST_NS;
+	}
 	if (worker->ops->in_flight(worker->context))
 		return NAP_BUSY_NS;
-	if (quiet / 4 < NAP_FIRST_NS)
-		return NAP_FIRST_NS;
 	if (quiet > NAP_DEEP_NS)
-		return NAP_LAST_NS;
-	return quiet / 4 > NAP_QUIET_NS ? NAP_QUIET_NS : quiet / 4;
+		return within(quiet / NAP_PART, NAP_LONG_NS, NAP_LAST_NS);
+	return within(quiet / 4, NAP_FIRST_NS, NAP_QUIET_NS);
 }
 
 void wf_worker_watch(struct wf_worker *worker, int fd)
 {
 	/* Edge triggered: some providers leave theirs readable for good, and only what is new should wake us. What
 	 * happens between our last look and the sleep is an edge too, and is kept for it. */
-	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = fd };
 
 	epoll_ctl(worker->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
@@ -111,8 +121,11 @@ static void sleep_for(struct wf_worker *worker, uint64_t limit_ns)
 		got = epoll_wait(worker->epoll_fd, events, 8, (int)((limit_ns + WF_MS - 1) / WF_MS));
 	if (got <= 0)
 		return;
-	worker->idle_ns = 0; /* woken: look closely again for a while */
-	worker->woken = true;
+	for (int i = 0; i < got; i++)
+		if (events[i].data.fd != worker->wake_fd) { /* that one is for notes, which say themselves what they are */
+			worker->idle_ns = 0; /* look closely again for a while */
+			worker->woken = true;
+		}
 	/* Nonblocking: nothing to drain is no error. */
 	if (read(worker->wake_fd, &drained, sizeof(drained)) < 0)
 		return;
@@ -144,6 +157,7 @@ static void something_happened(struct wf_worker *worker)
 	if (worker->looks)
 		wf_spin_learn(&worker->spin, !worker->napped);
 	worker->idle_ns = 0;
+	worker->news_ns = worker->now_ns;
 	worker->looks = worker->napped = worker->woken = false;
 }
 
@@ -193,7 +207,8 @@ static void *loop(void *argument)
 	if (worker->start_status)
 		return NULL;
 	while (!atomic_load_explicit(&worker->stopping, memory_order_acquire)) {
-		if (turn(worker))
+		/* Signs of life are answered and change nothing else: a worker that heard no more sleeps on as deeply. */
+		if (turn(worker) > worker->faint)
 			something_happened(worker);
 		else
 			rest(worker, &look_until);
@@ -226,7 +241,7 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 	worker->ops = ops;
 	worker->context = context;
 	worker->cpu = cpu;
-	worker->now_ns = wf_now_ns();
+	worker->now_ns = worker->news_ns = wf_now_ns();
 	wf_timers_init(&worker->timers, worker->now_ns);
 	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -35,6 +35,8 @@ struct wf_worker {
 	uint64_t tick_ns; /* the kernel's tick when it was read … */
 	uint32_t clock_turns; /* … and for how many turns more it will do */
 	uint64_t idle_ns; /* since when nothing happened; 0: busy */
+	uint64_t news_ns; /* when last something did */
+	int faint;        /* of what happened in this turn, mere signs of life: the layer above counts them here */
 	struct wf_spin spin;
 	bool looks, napped; /* since something happened: it looks before it naps; it has napped */
 	bool woken;         /* by a descriptor, and nothing has come of it yet */
