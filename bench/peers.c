@@ -1,10 +1,14 @@
 /*
- * What a peer costs, the 10th and the 10,000th: the time of this side's calls and turns from weft_peer_add() until the
- * peer is up, the memory they leave allocated, and what a turn with nothing to do takes. Over simulated NICs, by manual
- * progress, so that nothing else runs in this process.
+ * What a peer costs, the 10th and the 10,000th: the time of this side's calls and turns from weft_peer_add()
+ * until the peer is up, the memory they leave allocated, and what a turn with nothing to do takes. Over
+ * simulated NICs, by manual progress, so that nothing else runs in the process.
  *
- * The peers are real engines, in processes of some hundred each that are killed when the next one takes over: a peer that
- * says nothing stays up here, since nobody is asked for signs of life for an hour.
+ * The peers are real engines, in processes of some hundred each that are killed when the next one takes over:
+ * a peer that says nothing stays up here, since nobody is asked for signs of life for an hour.
+ *
+ * One add takes 60 to 120 us as the machine is busy, so one says nothing. Around the 10,000th, rounds of a
+ * few adds there take turns with rounds of a few around the 10th of a fresh engine in a process of its own,
+ * and medians are compared.
  *
  * usage: peers [--json] [--peers N] [--sim SPEC]
  */
@@ -23,7 +27,17 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WINDOW = 20, FIRST = 10, A_HOST = 250, BLOB = 8192 };
+enum {
+	ROUNDS = 60,
+	WARM = 5,   /* adds of a round before those that count: whoever waited for its turn has cold caches */
+	COUNT = 10, /* and those that do: of a fresh engine the 6th to the 15th */
+	SAMPLES = ROUNDS * COUNT,
+	WINDOW = ROUNDS * (WARM + COUNT),
+	FIRST = 10,
+	SETTLED = 16, /* turns without anything, after which nothing is under way */
+	A_HOST = 250,
+	BLOB = 8192
+};
 
 struct cost {
 	double ns, bytes;
@@ -94,7 +108,7 @@ static void serve(int fd)
 }
 
 /* Forks, so only a process without an engine may: see keep_hosts(). */
-static void start_host(struct host *host)
+static void start_host(struct host *host, int engines)
 {
 	int pair[2];
 
@@ -110,7 +124,7 @@ static void start_host(struct host *host)
 	}
 	close(pair[1]);
 	host->fd = pair[0];
-	host->left = A_HOST;
+	host->left = engines;
 }
 
 static void end_host(struct host *host)
@@ -124,7 +138,7 @@ static void end_host(struct host *host)
 }
 
 /* A process that hands addresses on, and starts and kills those who have them. */
-static void keep_hosts(int fd)
+static void keep_hosts(int fd, int engines_a_host)
 {
 	struct host host = { 0 };
 	uint8_t blob[BLOB];
@@ -135,11 +149,12 @@ static void keep_hosts(int fd)
 	while (recv(fd, &asked, 1, 0) == 1) {
 		if (!host.left) {
 			end_host(&host);
-			start_host(&host);
+			start_host(&host, engines_a_host);
 		}
 		host.left--;
-		if (send(host.fd, &asked, 1, 0) != 1 || recv(host.fd, &bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
-		    bytes > sizeof blob || recv(host.fd, blob, bytes, MSG_WAITALL) != (ssize_t)bytes)
+		if (send(host.fd, &asked, 1, 0) != 1 ||
+		    recv(host.fd, &bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes || bytes > sizeof blob ||
+		    recv(host.fd, blob, bytes, MSG_WAITALL) != (ssize_t)bytes)
 			break;
 		if (send(fd, &bytes, sizeof bytes, 0) < 0 || send(fd, blob, bytes, 0) < 0)
 			break;
@@ -151,8 +166,9 @@ static size_t next_address(int fd, uint8_t *blob)
 {
 	size_t bytes = 0;
 
-	if (send(fd, "", 1, MSG_NOSIGNAL) != 1 || recv(fd, &bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
-	    bytes > BLOB || recv(fd, blob, bytes, MSG_WAITALL) != (ssize_t)bytes)
+	if (send(fd, "", 1, MSG_NOSIGNAL) != 1 ||
+	    recv(fd, &bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes || bytes > BLOB ||
+	    recv(fd, blob, bytes, MSG_WAITALL) != (ssize_t)bytes)
 		check(-EPIPE, "an address of a peer");
 	return bytes;
 }
@@ -187,16 +203,10 @@ static struct cost add_one(weft_engine *engine, weft_queue *queue, int fd)
 		check(bench_now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for a peer");
 	}
 	cost.bytes = allocated() - before;
+	/* The peer may be killed once we ask for the next: leave nothing on its way to it. */
+	for (int quiet = 0; quiet < SETTLED;)
+		quiet = weft_progress(engine) ? 0 : quiet + 1;
 	return cost;
-}
-
-static double idle_turn_ns(weft_engine *engine)
-{
-	uint64_t start = cpu_ns();
-
-	for (int i = 0; i < 10000; i++)
-		weft_progress(engine);
-	return (double)(cpu_ns() - start) / 10000;
 }
 
 static int ascending(const void *a, const void *b)
@@ -206,56 +216,159 @@ static int ascending(const void *a, const void *b)
 	return left < right ? -1 : left > right;
 }
 
-/* The median of a window of peers: a table that doubles just then is not what a peer costs. The mean of all shows it. */
-static struct cost middle(const struct cost *cost)
+static double median(double *sample, int count)
 {
-	double ns[WINDOW], bytes[WINDOW];
+	qsort(sample, (size_t)count, sizeof *sample, ascending);
+	return sample[count / 2];
+}
 
-	for (int i = 0; i < WINDOW; i++) {
+static double idle_turn_ns(weft_engine *engine)
+{
+	double batch[21];
+
+	for (int k = 0; k < 21; k++) {
+		uint64_t start = cpu_ns();
+
+		for (int i = 0; i < 1000; i++)
+			weft_progress(engine);
+		batch[k] = (double)(cpu_ns() - start) / 1000;
+	}
+	return median(batch, 21);
+}
+
+/* ---- the 10th peer, in processes of their own ---- */
+
+/* Forks for each byte asked for, so only a process without an engine may: the answer is what the adds cost.
+ */
+static void keep_fresh(int fd, int addresses)
+{
+	char asked;
+
+	alarm(600);
+	while (recv(fd, &asked, 1, 0) == 1) {
+		pid_t pid = fork();
+
+		check(pid < 0 ? -errno : 0, "fork");
+		if (!pid) {
+			struct weft_config config = settings();
+			struct cost cost[WARM + COUNT];
+			weft_engine *engine;
+			weft_queue *queue;
+
+			check(weft_open(&config, &engine), "weft_open");
+			check(weft_queue_open(engine, &queue), "weft_queue_open");
+			for (int i = 0; i < WARM + COUNT; i++)
+				cost[i] = add_one(engine, queue, addresses);
+			_exit(send(fd, cost + WARM, COUNT * sizeof *cost, 0) < 0);
+		}
+		waitpid(pid, NULL, 0);
+	}
+}
+
+static void fresh_round(int fd, struct cost *cost)
+{
+	if (send(fd, "", 1, MSG_NOSIGNAL) != 1 ||
+	    recv(fd, cost, COUNT * sizeof *cost, MSG_WAITALL) != COUNT * sizeof *cost)
+		check(-EPIPE, "a fresh engine");
+}
+
+/* ---- the result ---- */
+
+/* Medians: a table that doubles just then is not what a peer costs. The mean of all shows it. */
+static struct cost middle(const struct cost *cost, int count)
+{
+	double ns[SAMPLES], bytes[SAMPLES];
+
+	for (int i = 0; i < count; i++) {
 		ns[i] = cost[i].ns;
 		bytes[i] = cost[i].bytes;
 	}
-	qsort(ns, WINDOW, sizeof *ns, ascending);
-	qsort(bytes, WINDOW, sizeof *bytes, ascending);
-	return (struct cost){ ns[WINDOW / 2], bytes[WINDOW / 2] };
+	return (struct cost){ median(ns, count), median(bytes, count) };
 }
 
-static void report(const struct cost *cost, int peers, const double idle[2], bool json)
+/* Round by round, then the median: a machine that is slow for some of them slows both sides of those. */
+static double time_ratio(const struct cost *early, const struct cost *late)
 {
-	struct cost early = middle(cost + FIRST - WINDOW / 4), late = middle(cost + peers - WINDOW), mean = { 0 };
+	double ratio[ROUNDS];
 
-	for (int i = 0; i < peers; i++) {
-		mean.ns += cost[i].ns / peers;
-		mean.bytes += cost[i].bytes / peers;
-	}
+	for (int i = 0; i < ROUNDS; i++)
+		ratio[i] = middle(late + i * COUNT, COUNT).ns / middle(early + i * COUNT, COUNT).ns;
+	return median(ratio, ROUNDS);
+}
+
+struct result {
+	struct cost early[SAMPLES], late[SAMPLES], sum;
+	int peers, added;
+	double idle[2];
+};
+
+static void report(const struct result *result, bool json)
+{
+	struct cost early = middle(result->early, SAMPLES), late = middle(result->late, SAMPLES);
+	double ratio = time_ratio(result->early, result->late);
+	struct cost mean = { result->sum.ns / result->added, result->sum.bytes / result->added };
+
 	if (json) {
-		printf("{\"peers\": %d, \"time_us\": [%.2f, %.2f, %.2f], \"time_ratio\": %.3f, \"bytes\": [%.0f, %.0f, %.0f], "
+		printf("{\"peers\": %d, \"time_us\": [%.2f, %.2f, %.2f], \"time_ratio\": %.3f, \"bytes\": "
+		       "[%.0f, %.0f, %.0f], "
 		       "\"memory_ratio\": %.3f, \"idle_turn_ns\": [%.1f, %.1f], \"simulated\": true}\n",
-		       peers, early.ns / 1e3, late.ns / 1e3, mean.ns / 1e3, late.ns / early.ns, early.bytes, late.bytes,
-		       mean.bytes, late.bytes / early.bytes, idle[0], idle[1]);
+		       result->peers, early.ns / 1e3, late.ns / 1e3, mean.ns / 1e3, ratio, early.bytes,
+		       late.bytes, mean.bytes, late.bytes / early.bytes, result->idle[0], result->idle[1]);
 		return;
 	}
 	printf("adding a peer, until it is up, over simulated NICs (processor time of this side)\n"
-	       "%-24s %12s %12s %12s %8s\n", "", "10th", "last", "mean of all", "ratio");
-	printf("%-24s %9.1f us %9.1f us %9.1f us %8.2f\n", "time", early.ns / 1e3, late.ns / 1e3, mean.ns / 1e3,
-	       late.ns / early.ns);
-	printf("%-24s %10.0f B %10.0f B %10.0f B %8.2f\n", "memory", early.bytes, late.bytes, mean.bytes,
+	       "%-26s %12s %12s %12s %8s\n",
+	       "", "10th", "last", "mean of all", "ratio");
+	printf("%-26s %9.1f us %9.1f us %9.1f us %8.2f\n", "time", early.ns / 1e3, late.ns / 1e3,
+	       mean.ns / 1e3, ratio);
+	printf("%-26s %10.0f B %10.0f B %10.0f B %8.2f\n", "memory", early.bytes, late.bytes, mean.bytes,
 	       late.bytes / early.bytes);
-	printf("%-24s %9.1f ns %9.1f ns\n%d peers; 10th and last are medians of %d around it\n", "a turn with nothing to do",
-	       idle[0], idle[1], peers, WINDOW);
+	printf("%-26s %9.1f ns %9.1f ns\n", "a turn with nothing to do", result->idle[0], result->idle[1]);
+	printf("%d peers; 10th: the median of the %dth to %dth of %d engines, last: of as many around the "
+	       "%dth, in turn with\n"
+	       "them. The ratio of times is the median of the %d turns'.\n",
+	       result->peers, WARM + 1, WARM + COUNT, ROUNDS, result->peers, ROUNDS);
 }
 
-static int start_keeper(void)
+static void measure(struct result *result, int addresses, int fresh)
+{
+	struct weft_config config = settings();
+	weft_engine *engine;
+	weft_queue *queue;
+
+	check(weft_open(&config, &engine), "weft_open");
+	check(weft_queue_open(engine, &queue), "weft_queue_open");
+	for (int i = 0, rounds = 0; rounds < ROUNDS; i++) {
+		int place = i - (result->peers - WINDOW / 2);
+		struct cost cost;
+
+		if (place >= 0 && place % (WARM + COUNT) == 0)
+			fresh_round(fresh, result->early + rounds * COUNT);
+		cost = add_one(engine, queue, addresses);
+		result->added++;
+		result->sum.ns += cost.ns;
+		result->sum.bytes += cost.bytes;
+		if (i + 1 == FIRST)
+			result->idle[0] = idle_turn_ns(engine);
+		if (place >= 0 && (place %= WARM + COUNT) >= WARM) {
+			result->late[rounds * COUNT + place - WARM] = cost;
+			rounds += place + 1 == WARM + COUNT;
+		}
+	}
+	result->idle[1] = idle_turn_ns(engine);
+}
+
+static int start_helper(void (*help)(int fd, int argument), int argument)
 {
 	int pair[2];
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || (pid = fork()) < 0)
-		check(-errno, "starting the peers' side");
+		check(-errno, "starting a helper");
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pair[0]);
-		keep_hosts(pair[1]);
+		help(pair[1], argument);
 		_exit(0);
 	}
 	close(pair[1]);
@@ -271,45 +384,33 @@ int main(int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	const char *sim = "verbs,nics=1,rate=inf,latency=0,handshake=0,tx=256,rx=256";
-	struct weft_config config = settings();
-	int peers = 10000, fd, option;
+	static struct result result;
+	int addresses, option;
 	bool json = false;
-	weft_engine *engine;
-	weft_queue *queue;
-	struct cost *cost;
-	double idle[2] = { 0 };
 	char why[256];
 
+	result.peers = 10000;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		if (option == 'j')
 			json = true;
 		else if (option == 'n')
-			peers = atoi(optarg);
+			result.peers = atoi(optarg);
 		else if (option == 's')
 			sim = optarg;
 		else
-			peers = 0;
+			result.peers = 0;
 	}
-	if (peers < 2 * WINDOW || optind != argc) {
-		fprintf(stderr, "usage: peers [--json] [--peers N] [--sim SPEC], N at least %d\n", 2 * WINDOW);
+	if (result.peers < WINDOW || optind != argc) {
+		fprintf(stderr, "usage: peers [--json] [--peers N] [--sim SPEC], N at least %d\n", WINDOW);
 		return 2;
 	}
 	if (wf_sim_setup(sim, why, sizeof why)) {
 		fprintf(stderr, "peers: %s\n", why);
 		return 1;
 	}
-	fd = start_keeper();
-	cost = calloc((size_t)peers, sizeof *cost);
-	check(cost ? weft_open(&config, &engine) : -ENOMEM, "weft_open");
-	check(weft_queue_open(engine, &queue), "weft_queue_open");
-	for (int i = 0; i < peers; i++) {
-		cost[i] = add_one(engine, queue, fd);
-		if (i + 1 == FIRST)
-			idle[0] = idle_turn_ns(engine);
-	}
-	idle[1] = idle_turn_ns(engine);
-	report(cost, peers, idle, json);
-	close(fd);
+	addresses = start_helper(keep_hosts, A_HOST);
+	measure(&result, addresses, start_helper(keep_fresh, addresses));
+	report(&result, json);
 	/* Ten thousand goodbyes to the dead would only wait. */
 	_exit(fflush(stdout) ? 1 : 0);
 }

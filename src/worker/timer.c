@@ -8,6 +8,8 @@ void wf_timers_init(struct wf_timers *timers, uint64_t now_ns)
 {
 	for (int i = 0; i < WF_WHEEL_SLOTS; i++)
 		wf_list_init(&timers->slot[i]);
+	for (int i = 0; i < WF_WHEEL_LAPS; i++)
+		wf_list_init(&timers->lap[i]);
 	timers->tick = now_ns / TICK;
 	timers->count = 0;
 }
@@ -27,18 +29,46 @@ void wf_timer_clear(struct wf_timers *timers, struct wf_timer *timer)
 	timers->count--;
 }
 
+static void place(struct wf_timers *timers, struct wf_timer *timer)
+{
+	uint64_t tick = timer->deadline_ns / TICK + 1; /* never early */
+
+	if (tick < timers->tick)
+		tick = timers->tick;
+	if (tick - timers->tick < WF_WHEEL_SLOTS)
+		wf_list_append(&timers->slot[tick % WF_WHEEL_SLOTS], &timer->link);
+	else
+		wf_list_append(&timers->lap[tick / WF_WHEEL_SLOTS % WF_WHEEL_LAPS], &timer->link);
+}
+
 void wf_timer_set(struct wf_timers *timers, struct wf_timer *timer, uint64_t deadline_ns)
 {
-	uint64_t tick = deadline_ns / TICK + 1; /* never early */
-
 	wf_timer_clear(timers, timer);
 	timer->deadline_ns = deadline_ns;
 	if (deadline_ns == WF_NEVER)
 		return;
-	if (tick < timers->tick)
-		tick = timers->tick;
-	wf_list_append(&timers->slot[tick % WF_WHEEL_SLOTS], &timer->link);
+	place(timers, timer);
 	timers->count++;
+}
+
+/* The lap begins: what is due in it goes to its slot, what is of a later round stays. */
+static void begin_lap(struct wf_timers *timers, uint64_t lap)
+{
+	struct wf_link *from = &timers->lap[lap % WF_WHEEL_LAPS], all;
+
+	wf_list_init(&all);
+	while (!wf_list_empty(from)) {
+		struct wf_link *link = from->next;
+
+		wf_list_remove(link);
+		wf_list_append(&all, link);
+	}
+	while (!wf_list_empty(&all)) {
+		struct wf_timer *timer = wf_container(all.next, struct wf_timer, link);
+
+		wf_list_remove(&timer->link);
+		place(timers, timer);
+	}
 }
 
 int wf_timers_run(struct wf_timers *timers, uint64_t now_ns)
@@ -46,32 +76,25 @@ int wf_timers_run(struct wf_timers *timers, uint64_t now_ns)
 	uint64_t now = now_ns / TICK;
 	int fired = 0;
 
-	/* After a long pause one lap visits every slot; more laps would find nothing new. */
-	if (now - timers->tick > WF_WHEEL_SLOTS && now > timers->tick)
+	/* After a long pause one lap visits every slot, of any lap that began meanwhile; more would find nothing new. */
+	if (now - timers->tick > WF_WHEEL_SLOTS && now > timers->tick) {
 		timers->tick = now - WF_WHEEL_SLOTS;
+		for (uint64_t lap = 0; lap < WF_WHEEL_LAPS; lap++)
+			begin_lap(timers, lap);
+	}
 	for (; timers->tick <= now; timers->tick++) {
 		struct wf_link *slot = &timers->slot[timers->tick % WF_WHEEL_SLOTS];
-		struct wf_link later;
 
-		/* What is of a later lap, or is set again by those that fire, goes back behind. */
-		wf_list_init(&later);
+		if (timers->tick % WF_WHEEL_SLOTS == 0)
+			begin_lap(timers, timers->tick / WF_WHEEL_SLOTS);
+		/* All are due: none is in a slot that is more than a lap away, and none of it for later than the slot. */
 		while (!wf_list_empty(slot)) {
 			struct wf_timer *timer = wf_container(slot->next, struct wf_timer, link);
 
 			wf_list_remove(&timer->link);
-			if (timer->deadline_ns > now_ns) {
-				wf_list_append(&later, &timer->link);
-				continue;
-			}
 			timers->count--;
 			fired++;
 			timer->fire(timer, now_ns);
-		}
-		while (!wf_list_empty(&later)) {
-			struct wf_link *link = later.next;
-
-			wf_list_remove(link);
-			wf_list_append(slot, link);
 		}
 	}
 	return fired;
@@ -79,10 +102,16 @@ int wf_timers_run(struct wf_timers *timers, uint64_t now_ns)
 
 uint64_t wf_timers_next(const struct wf_timers *timers)
 {
+	uint64_t lap = (timers->tick + WF_WHEEL_SLOTS - 1) / WF_WHEEL_SLOTS; /* the next to begin */
+	uint64_t next = UINT64_MAX;
+
 	if (!timers->count)
 		return WF_NEVER;
-	for (uint64_t i = 0; i < WF_WHEEL_SLOTS; i++)
+	for (uint64_t i = 0; i < WF_WHEEL_LAPS && next == UINT64_MAX; i++)
+		if (!wf_list_empty(&timers->lap[(lap + i) % WF_WHEEL_LAPS]))
+			next = (lap + i) * WF_WHEEL_SLOTS; /* when it begins: at most one look for nothing a second */
+	for (uint64_t i = 0; i < WF_WHEEL_SLOTS && timers->tick + i < next; i++)
 		if (!wf_list_empty(&timers->slot[(timers->tick + i) % WF_WHEEL_SLOTS]))
-			return (timers->tick + i) * TICK; /* may be a lap early: one look for nothing a second */
-	return WF_NEVER;
+			next = timers->tick + i;
+	return next * TICK;
 }

@@ -1,5 +1,6 @@
 /*
- * Deadlines: a wheel of one-millisecond slots, owned by one worker. Setting and clearing are O(1); what is due is run
+ * Deadlines: a wheel of one-millisecond slots, owned by one worker, and behind it one of a slot a lap for what is further
+ * away, so that ten thousand peers' timers are not looked at each lap. Setting and clearing are O(1); what is due is run
  * from the worker's turn, whatever the provider does.
  */
 #ifndef WF_WORKER_TIMER_H
@@ -10,6 +11,7 @@
 #include <stdint.h>
 
 #define WF_WHEEL_SLOTS 1024
+#define WF_WHEEL_LAPS  64 /* what is further away than so many is looked at once in so many */
 
 struct wf_timer {
 	struct wf_link link;
@@ -18,7 +20,8 @@ struct wf_timer {
 };
 
 struct wf_timers {
-	struct wf_link slot[WF_WHEEL_SLOTS];
+	struct wf_link slot[WF_WHEEL_SLOTS]; /* due within a lap from tick */
+	struct wf_link lap[WF_WHEEL_LAPS];   /* due later: goes to its slot when its lap begins */
 	uint64_t tick; /* everything due before it has been run */
 	uint64_t count;
 };

@@ -157,6 +157,28 @@ static void after_a_long_pause(void **state)
 	assert_int_equal(wf_timers_run(&timers, now + 3600 * WF_S + 10 * WF_MS), 1);
 }
 
+/* Deadlines many laps away, set and set again at any time, turns that stop for up to three laps: none early, none late. */
+static void far_away(void **state)
+{
+	uint64_t now = 5 * WF_S + 77;
+
+	start(now);
+	for (uint64_t end = now + 400 * WF_S; now < end; now += random_below(random_below(50) ? 20 * WF_MS : 3 * WF_S)) {
+		struct one *one = &all[random_below(200)];
+
+		wf_timers_run(&timers, now);
+		for (int i = 0; i < 200; i++) {
+			assert_true(!all[i].fired || (all[i].fired == 1 && all[i].fired_ns >= all[i].due));
+			assert_true(all[i].fired || !all[i].due || all[i].due + 2 * WF_MS > now);
+		}
+		one->fired = 0;
+		set(one, now + random_below(random_below(4) ? 3 * WF_S : 200 * WF_S));
+		assert_true(wf_timers_next(&timers) <= one->due + WF_MS);
+	}
+	wf_timers_run(&timers, now + 201 * WF_S);
+	assert_int_equal(timers.count, 0);
+}
+
 /* A timer cleared by another that fires in the same turn does not fire. */
 static struct one *victim;
 static void on_clear(struct wf_timer *timer, uint64_t now)
@@ -183,7 +205,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(in_order_and_in_time),	 cmocka_unit_test(next_is_not_late),
 		cmocka_unit_test(cleared_and_set_again), cmocka_unit_test(sets_itself),
-		cmocka_unit_test(after_a_long_pause),	 cmocka_unit_test(cleared_while_firing),
+		cmocka_unit_test(far_away),		 cmocka_unit_test(after_a_long_pause),
+		cmocka_unit_test(cleared_while_firing),
 	};
 
 	return cmocka_run_group_tests_name("timer", tests, NULL, NULL);
