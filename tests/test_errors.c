@@ -212,6 +212,27 @@ static void pages_outside(void **state)
 	assert_status(try_pages(&pages), -EINVAL);
 }
 
+/* The largest index is found by many at a time: a bad one is, at any place of a list. */
+static void long_lists_outside(void **state)
+{
+	enum { COUNT = 8203, PAGE = 64, PAGES = 256 * 4096 / PAGE };
+	static uint32_t list[2][COUNT];
+	struct weft_pages pages = { .page_bytes = PAGE, .count = COUNT, .from_index = list[0], .to_index = list[1] };
+
+	for (int i = 0; i < COUNT; i++)
+		list[0][i] = list[1][i] = (uint32_t)(PAGES - 1 - i);
+	assert_status(try_pages(&pages), 0);
+	for (int side = 0; side < 2; side++)
+		for (int i = 0; i < COUNT; i += i < 50 || i > COUNT - 50 ? 1 : 509) {
+			uint32_t kept = list[side][i];
+
+			list[side][i] = i % 2 ? PAGES : UINT32_MAX;
+			assert_status(try_pages(&pages), -ERANGE);
+			list[side][i] = kept;
+		}
+	assert_status(try_pages(&pages), 0);
+}
+
 static void rights(void **state)
 {
 	struct blob read_only, write_only;
@@ -447,7 +468,8 @@ static int run(void)
 		cmocka_unit_test(truncated_blobs), cmocka_unit_test(damaged_blobs),
 		cmocka_unit_test(foreign_blobs),   cmocka_unit_test(other_provider),
 		cmocka_unit_test(room_for_blobs),  cmocka_unit_test(outside),
-		cmocka_unit_test(pages_outside),   cmocka_unit_test(rights),
+		cmocka_unit_test(pages_outside),   cmocka_unit_test(long_lists_outside),
+		cmocka_unit_test(rights),
 		cmocka_unit_test(closed_handles),  cmocka_unit_test(revoked),
 		cmocka_unit_test(in_use),	   cmocka_unit_test(null_engine),
 		cmocka_unit_test(null_arguments),  cmocka_unit_test(foreign_queue),

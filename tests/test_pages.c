@@ -84,6 +84,16 @@ static void random_indices(void **state)
 	write_and_check(&pages, 11);
 }
 
+/* Neither list begins or ends on a round address. */
+static void long_lists(void **state)
+{
+	struct weft_pages pages = { .page_bytes = 64, .count = 8203, .from_index = from_index + 3, .to_index = to_index + 5 };
+
+	shuffle(from_index + 3, (uint32_t)pages.count, 3);
+	shuffle(to_index + 5, (uint32_t)pages.count, 4);
+	write_and_check(&pages, 23);
+}
+
 static void one_side_in_order(void **state)
 {
 	struct weft_pages pages = { .page_bytes = 1000, .count = 300, .to_index = to_index };
@@ -257,7 +267,7 @@ static int run(void)
 		cmocka_unit_test(strides_and_offsets), cmocka_unit_test(no_pages),
 		cmocka_unit_test(large_pages),	       cmocka_unit_test(neighbours_coalesce),
 		cmocka_unit_test(repeated_source),     cmocka_unit_test(ten_thousand),
-		cmocka_unit_test(several_at_once),
+		cmocka_unit_test(several_at_once),     cmocka_unit_test(long_lists),
 	};
 
 	return cmocka_run_group_tests_name("pages", tests, open_pair, close_pair);
