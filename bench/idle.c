@@ -2,7 +2,7 @@
  * What an engine costs that has nothing to do: opened with some rails and one peer, left alone, and the
  * processor time of both processes looked at after. Nothing here passes or fails.
  *
- * usage: idle [--json] [--seconds N] [--workers N] [--only TEXT]
+ * usage: idle [--json] [--settle S] [--seconds N] [--workers N] [--only TEXT]
  */
 #include "other.h"
 #include "sim/setup.h"
@@ -51,7 +51,7 @@ struct row {
 	uint32_t workers; /* 0: as many as the engine takes by itself */
 };
 
-static int measure(const struct row *row, double seconds, struct result *result)
+static int measure(const struct row *row, double settle, double seconds, struct result *result)
 {
 	static struct other other;
 	struct weft_config config = WEFT_CONFIG_INIT;
@@ -70,7 +70,7 @@ static int measure(const struct row *row, double seconds, struct result *result)
 	    (error = weft_queue_open(engine, &queue)) ||
 	    (error = other_connect(&other, engine, queue, &peer, &remote)))
 		goto stop;
-	leave_alone(6); /* until every path is open and naps are as long as they get, after 5 s without news */
+	leave_alone(settle); /* every path is open, and naps have grown: as long as they get they are after 26 s */
 	if ((error = other_cpu_ns(&other, &there)))
 		goto stop;
 	start = bench_now_ns();
@@ -101,7 +101,7 @@ static void report(const struct row *row, const struct result *result, bool json
 	fflush(stdout);
 }
 
-static int measure_all(const char *only, uint32_t workers, double seconds, bool json)
+static int measure_all(const char *only, uint32_t workers, double settle, double seconds, bool json)
 {
 	const struct row rows[] = { { "tcp, 1 rail", "tcp", "127.0.0.1", workers },
 				    { "tcp, 4 rails", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4",
@@ -118,7 +118,7 @@ static int measure_all(const char *only, uint32_t workers, double seconds, bool 
 
 		if (only && !strstr(rows[i].name, only))
 			continue;
-		error = measure(&rows[i], seconds, &result);
+		error = measure(&rows[i], settle, seconds, &result);
 		if (error) {
 			fprintf(stderr, "idle: %s: %s\n", rows[i].name, weft_strerror(error));
 			return 1;
@@ -136,26 +136,29 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "json", no_argument, NULL, 'j' },	     { "seconds", required_argument, NULL, 's' },
 		{ "workers", required_argument, NULL, 'w' }, { "only", required_argument, NULL, 'o' },
-		{ "help", no_argument, NULL, 'h' },	     { NULL, 0, NULL, 0 },
+		{ "settle", required_argument, NULL, 't' },  { "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
 	};
-	double seconds = 2;
+	double seconds = 2, settle = 27;
 	const char *only = NULL;
 	uint32_t workers = 0;
 	bool json = false;
 	char why[256];
 	int option;
 
-	while ((option = getopt_long(argc, argv, "js:w:o:h", options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "js:t:w:o:h", options, NULL)) != -1) {
 		if (option == 'j')
 			json = true;
 		else if (option == 's' && atof(optarg) > 0)
 			seconds = atof(optarg);
+		else if (option == 't' && atof(optarg) > 0)
+			settle = atof(optarg);
 		else if (option == 'w' && atoi(optarg) > 0)
 			workers = (uint32_t)atoi(optarg);
 		else if (option == 'o')
 			only = optarg;
 		else {
-			fprintf(stderr, "usage: idle [--json] [--seconds N] [--workers N] [--only TEXT]\n");
+			fprintf(stderr, "usage: idle [--json] [--settle S] [--seconds N] [--workers N] [--only TEXT]\n");
 			return 2;
 		}
 	}
@@ -164,7 +167,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (!json)
-		printf("idle for %.1f s with one peer; processor use in %% of a core\n%-24s %8s %8s %12s\n",
-		       seconds, "", "here", "peer", "wake-ups/s");
-	return measure_all(only, workers, seconds, json);
+		printf("idle for %.1f s with one peer, after %.1f s, in turn; processor use in %% of a core\n%-24s %8s %8s %12s\n",
+		       seconds, settle, "", "here", "peer", "wake-ups/s");
+	return measure_all(only, workers, settle, seconds, json);
 }

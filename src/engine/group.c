@@ -440,7 +440,7 @@ static int make_pools(struct wf_group *group)
 	memset(group->piece, 0, group->piece_count * sizeof(*group->piece));
 	for (uint32_t i = 0; i < group->tx_count; i++) {
 		group->tx[i].buffer = group->tx_buffers + (size_t)i * WF_FRAME_BYTES;
-		wf_group_give_tx(group, &group->tx[i]);
+		wf_group_give_unsent_tx(group, &group->tx[i]);
 	}
 	return 0;
 }

@@ -47,6 +47,7 @@ struct wf_tx_frame {
 	struct wf_lane *lane;
 	uint64_t posted_ns;
 	uint8_t *buffer;
+	uint32_t filled; /* bytes of it that may be other than zero, of those that a short frame is filled up with */
 	bool faint; /* a sign of life: that it has left is no news */
 };
 
@@ -211,6 +212,13 @@ static inline void wf_group_give_tx(struct wf_group *group, struct wf_tx_frame *
 	frame->seat = NULL;
 	frame->next = group->tx_free;
 	group->tx_free = frame;
+}
+
+/* One that may never have come to be posted: nobody has seen how much was written to it. */
+static inline void wf_group_give_unsent_tx(struct wf_group *group, struct wf_tx_frame *frame)
+{
+	frame->filled = WF_FRAME_BYTES;
+	wf_group_give_tx(group, frame);
 }
 
 /* A sealed one. 0: it is the NIC's, or was copied and is free again; else it stays the caller's. */

@@ -214,7 +214,7 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, co
 	if (!error)
 		error = wf_seat_send(seat, lane, &via, tx);
 	if (error)
-		wf_group_give_tx(lane->group, tx);
+		wf_group_give_unsent_tx(lane->group, tx);
 	return error;
 }
 
@@ -403,7 +403,7 @@ void wf_lane_send_copy(struct wf_lane *lane, void *copy)
 			tx = NULL;
 	}
 	if (tx)
-		wf_group_give_tx(lane->group, tx);
+		wf_group_give_unsent_tx(lane->group, tx);
 	free(copy);
 }
 

@@ -307,7 +307,7 @@ int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame)
 	if (error == -ENETDOWN)
 		error = send_elsewhere(peer, wf_tx_header(frame));
 	if (frame != &peer->home->tx_spare)
-		wf_group_give_tx(peer->home, frame);
+		wf_group_give_unsent_tx(peer->home, frame);
 	return error;
 }
 

@@ -133,9 +133,13 @@ static size_t posted_bytes(const struct wf_seat *seat, struct wf_tx_frame *frame
 {
 	size_t bytes = wf_frame_bytes(wf_tx_header(frame)), least = seat->limits.frame_least;
 
-	if (bytes >= least)
+	if (bytes >= least) {
+		frame->filled = (uint32_t)least;
 		return bytes;
-	memset(frame->buffer + bytes, 0, least - bytes);
+	}
+	if (frame->filled > bytes)
+		memset(frame->buffer + bytes, 0, frame->filled - bytes);
+	frame->filled = (uint32_t)bytes;
 	return least;
 }
 
@@ -185,7 +189,7 @@ void wf_seat_ring(struct wf_seat *seat)
 		wf_frame_seal(wf_tx_header(tx));
 		if (!wf_seat_send(seat, lane, path, tx))
 			return;
-		wf_group_give_tx(group, tx);
+		wf_group_give_unsent_tx(group, tx);
 	}
 }
 

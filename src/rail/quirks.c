@@ -13,7 +13,8 @@
  *      comes back makes it follow a null pointer, and it holds 256 at most: they are kept until the rail is reopened.
  *      Writes of several small ranges land in the wrong place, empty ones with an immediate fail,
  *      and others with an immediate complete before they have landed unless delivery is asked for. Messages of up to 192
- *      bytes travel inside the command, which takes longer than a buffer beside it: 20 ns, a tenth of the way.
+ *      bytes travel inside the command, which takes longer than 256 bytes in a buffer beside it: a round trip of bare
+ *      messages of 168 bytes 0.63 us, of 256 bytes 0.56.
  * udp  Through ofi_rxd 1.17 aborts the process once writes are in flight: not offered, not even when named.
  * efa  A completed RDMA write was acknowledged by the peer's NIC, but where a card or a peer cannot, writes are emulated by
  *      messages, and those complete earlier unless delivery is asked for; real ones do not mind being asked. efa-direct
@@ -25,7 +26,7 @@ static const struct wf_quirks table[] = {
 	{ .provider = "verbs;ofi_rxm", .name = "verbs", .rank = 3, .by_default = true, .close_quiesces = true },
 	{ .provider = "net", .name = "tcp", .rank = 20, .by_default = true, .window_ops = 32, .window_bytes = 4 << 20 },
 	{ .provider = "tcp", .name = "tcp", .rank = 20, .by_default = true, .window_ops = 32, .window_bytes = 4 << 20 },
-	{ .provider = "shm", .name = "shm", .rank = 30, .by_default = true, .delivery_implied = true, .window_ops = 64, .window_bytes = 8 << 20, .keep_addresses = 200, .one_range = true, .no_empty_immediate = true, .immediate_needs_delivery = true, .target_looks = true, .frame_least = 208 },
+	{ .provider = "shm", .name = "shm", .rank = 30, .by_default = true, .delivery_implied = true, .window_ops = 64, .window_bytes = 8 << 20, .keep_addresses = 200, .one_range = true, .no_empty_immediate = true, .immediate_needs_delivery = true, .target_looks = true, .frame_least = 256 },
 	{ .provider = "sockets", .name = "sockets", .rank = 90 },
 	{ .provider = "udp;ofi_rxd", .name = "udp;ofi_rxd", .rank = 90, .crashes = true },
 	{ .provider = NULL, .name = NULL, .rank = 10, .by_default = true, .close_quiesces = true },

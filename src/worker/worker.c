@@ -18,7 +18,7 @@
 #define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
 #define NAP_LONG_NS   (5 * WF_MS)   /* … so often when it has been … */
 #define NAP_DEEP_NS   (200 * WF_MS) /* … for so long … */
-#define NAP_PART      100           /* … and then for a hundredth of how long it has been, … */
+#define NAP_PART      500           /* … and then for a five hundredth of how long it has been, … */
 #define NAP_LAST_NS   (51 * WF_MS)  /* … at most so long: two from one housekeeping to the next, which wakes us anyway. */
 #define LOOK_NS       (20 * WF_US)  /* and after a nap, before the next */
 #define DEEP_SLEEP_NS (20 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
