@@ -109,10 +109,11 @@ static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *ou
 	/* Not what the begin is going to refuse. */
 	gone = (outgoing->kind != WF_REPLY || transfer->call_mark == wf_call_mark(peer->their_epoch)) &&
 	       wf_channel_send_now(peer, &transfer->message);
-	wf_worker_look(&home->worker);
 	begin(transfer, peer, outgoing->kind, op);
-	if (!gone)
+	if (!gone) {
+		wf_worker_look(&home->worker);
 		wf_group_send_frames(home);
+	}
 	if (ret) /* last: whoever reads it may cancel it */
 		*ret = id;
 	return 0;

@@ -1,19 +1,23 @@
-/* A worker whose rails have no descriptor: what only shows that a peer lives leaves it as fast asleep as it was. */
-#include "base/time.h"
+/* A worker by itself: mere signs of life leave it as it was, anything else is news. */
 #include "worker/worker.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-
-#include <cmocka.h>
+#include <stdint.h>
 #include <time.h>
 
-#define SIGN 1
-#define NEWS 2
+#include <cmocka.h>
+
+#define LIMIT_S 30
+#define WARM    64 /* turns: the clock has been read again since it was opened */
+
+enum { SIGN, NEWS };
 
 static struct wf_worker worker;
-static _Atomic int turns, notes;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
+static uint64_t turns, noted_turn, notes, news_ns; /* as of the last turn */
 
 static int on_start(void *context)
 {
@@ -22,14 +26,21 @@ static int on_start(void *context)
 
 static void on_note(void *context, const struct wf_item *note)
 {
-	atomic_fetch_add(&notes, 1);
 	if (note->word[0] == SIGN)
 		worker.faint++;
+	pthread_mutex_lock(&lock);
+	notes++;
+	noted_turn = turns;
+	pthread_mutex_unlock(&lock);
 }
 
 static int on_turn(void *context, uint64_t now_ns)
 {
-	atomic_fetch_add(&turns, 1);
+	pthread_mutex_lock(&lock);
+	turns++;
+	news_ns = worker.news_ns;
+	pthread_cond_signal(&turned);
+	pthread_mutex_unlock(&lock);
 	return 0;
 }
 
@@ -49,47 +60,46 @@ static const struct wf_worker_ops ops = { .start = on_start,
 					  .can_sleep = on_no,
 					  .stop = on_stop };
 
-static void sleep_ms(int ms)
+/* What the worker took for its last news, a few turns after it has read a note or, before any, has turned a while. */
+static uint64_t news_after(uint64_t note)
 {
-	struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
+	struct timespec limit;
+	uint64_t seen;
 
-	nanosleep(&time, NULL);
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += LIMIT_S;
+	pthread_mutex_lock(&lock);
+	while (notes < note || turns < (note ? noted_turn + 3 : WARM))
+		assert_int_equal(pthread_cond_timedwait(&turned, &lock, &limit), 0);
+	seen = news_ns;
+	pthread_mutex_unlock(&lock);
+	return seen;
 }
 
-static int turns_of(uint64_t kind, int count)
+static void post(uint64_t kind)
 {
 	struct wf_item note = { { kind } };
-	int before = atomic_load(&turns);
 
-	for (int i = 0; i < count; i++) {
-		assert_true(wf_worker_post(&worker, &note));
-		sleep_ms(20);
-	}
-	return atomic_load(&turns) - before;
+	assert_true(wf_worker_post(&worker, &note));
 }
 
-static void signs_of_life_wake_it_once(void **state)
+static void signs_of_life_are_no_news(void **state)
 {
-	int turned;
+	uint64_t opened;
 
 	assert_int_equal(wf_worker_open(&worker, &ops, NULL, 64, -1, true), 0);
-	sleep_ms(1000);
-	/* Naps are 10 ms by now: a turn for each of them and for each note makes some 75, and on a slow machine fewer, or 100 more
-	 * for each second that this thread does not run. Were it to look closely after each note, a hundred thousand. */
-	turned = turns_of(SIGN, 25);
-	assert_true(turned < 500);
-	/* News it does look after: 20 ms of ever longer naps are 20 turns at the least, on a machine that lets it. */
-	for (int i = 0; i < 20 && (turned = turns_of(NEWS, 5)) < 75; i++)
-		;
-	assert_true(turned >= 75);
+	opened = news_after(0);
+	post(SIGN);
+	assert_true(news_after(1) == opened);
+	post(NEWS);
+	assert_true(news_after(2) > opened);
 	wf_worker_stop(&worker);
-	assert_true(atomic_load(&notes) >= 25);
 	wf_worker_close(&worker);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(signs_of_life_wake_it_once) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(signs_of_life_are_no_news) };
 
 	return cmocka_run_group_tests_name("worker", tests, NULL, NULL);
 }
