@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define VERSION FI_VERSION(1, 14)
+#define OPEN_TRIES 64
 enum { WANTED = -2 };
 
 void fab_check(long rc, const char *what)
@@ -71,6 +72,24 @@ static struct fi_info *ask(const char *name, const char *node, uint64_t op_flags
 	return info;
 }
 
+/* shm names its file by process id and a running number: one that a killed process left behind is in the way, and the next
+ * number is not. */
+static void open_endpoint(struct fab_rail *rail)
+{
+	int error = -FI_EBUSY;
+
+	for (int i = 0; i < OPEN_TRIES && error == -FI_EBUSY; i++) {
+		if (rail->ep)
+			fi_close(&rail->ep->fid);
+		fab_check(fi_endpoint(rail->domain, rail->info, &rail->ep, NULL), "fi_endpoint");
+		fab_check(fi_ep_bind(rail->ep, &rail->eq->fid, 0), "fi_ep_bind");
+		fab_check(fi_ep_bind(rail->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+		fab_check(fi_ep_bind(rail->ep, &rail->av->fid, 0), "fi_ep_bind");
+		error = fi_enable(rail->ep);
+	}
+	fab_check(error, "fi_enable");
+}
+
 static void open_rail(struct fab *fab, struct fab_rail *rail, struct fi_info *info, uint64_t flags)
 {
 	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_DATA, .size = 4096, .wait_obj = FI_WAIT_NONE };
@@ -90,11 +109,7 @@ static void open_rail(struct fab *fab, struct fab_rail *rail, struct fi_info *in
 	if (fab->wait_fd == WANTED && fi_control(&rail->cq->fid, FI_GETWAIT, &fab->wait_fd))
 		fab->wait_fd = -1;
 	fab_check(fi_av_open(rail->domain, &av, &rail->av, NULL), "fi_av_open");
-	fab_check(fi_endpoint(rail->domain, rail->info, &rail->ep, NULL), "fi_endpoint");
-	fab_check(fi_ep_bind(rail->ep, &rail->eq->fid, 0), "fi_ep_bind");
-	fab_check(fi_ep_bind(rail->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
-	fab_check(fi_ep_bind(rail->ep, &rail->av->fid, 0), "fi_ep_bind");
-	fab_check(fi_enable(rail->ep), "fi_enable");
+	open_endpoint(rail);
 	fab_check(fi_mr_reg(rail->domain, fab->memory, fab->bytes, FI_WRITE | FI_REMOTE_WRITE, 0, 1, 0,
 			    &rail->mr, NULL),
 		  "fi_mr_reg");

@@ -43,9 +43,7 @@ static void ring(weft_queue *queue)
 
 void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
 {
-	/* Sequentially consistent with arm(): either it sees our count or we see it armed. Counted before it is there: one that
-	 * is taken early and counted late would make up for another, and the consumer would sleep on that. */
-	atomic_fetch_add(&queue->pushed, 1);
+	/* Sequentially consistent with arm(): either it sees what we pushed or we see it armed. */
 	wf_mpsc_push(&queue->items, &item->node);
 	if (atomic_load(&queue->armed) && atomic_exchange(&queue->armed, 0))
 		ring(queue);
@@ -59,11 +57,11 @@ void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item)
 	wf_queue_push(queue, item);
 }
 
-/* True: nothing has been pushed that was not taken, and whoever pushes next will write the fd. */
+/* True: nothing is there, and whoever pushes next will write the fd. */
 static bool arm(weft_queue *queue)
 {
 	atomic_store(&queue->armed, 1);
-	return atomic_load(&queue->pushed) == queue->taken;
+	return !wf_mpsc_any(&queue->items);
 }
 
 /* Apart from the look that comes first, which is to cost nothing when there is nothing. */
@@ -78,7 +76,6 @@ __attribute__((noinline)) static int take_events(weft_queue *queue, struct weft_
 		struct wf_item_event *item = wf_container(node, struct wf_item_event, node);
 
 		memset(&events[got], 0, sizeof(events[got]));
-		__atomic_store_n(&queue->taken, queue->taken + 1, __ATOMIC_RELAXED);
 		item->take(item, &events[got++]);
 	}
 	if (!got && atomic_load_explicit(&queue->fd_used, memory_order_relaxed)) {
@@ -94,9 +91,7 @@ __attribute__((noinline)) static int take_events(weft_queue *queue, struct weft_
 int wf_queue_poll(weft_queue *queue, struct weft_event *events, int max)
 {
 	/* The common empty look costs a few loads. */
-	if (!atomic_load_explicit(&queue->fd_used, memory_order_relaxed) &&
-	    atomic_load_explicit(&queue->pushed, memory_order_relaxed) ==
-		    __atomic_load_n(&queue->taken, __ATOMIC_RELAXED))
+	if (!atomic_load_explicit(&queue->fd_used, memory_order_relaxed) && !wf_mpsc_any(&queue->items))
 		return 0;
 	return take_events(queue, events, max);
 }

@@ -15,8 +15,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = {
     "inbox": (["-DPRODUCERS=2 -DNOTES=2 -DSIZE=2", "-DPRODUCERS=3 -DNOTES=1 -DSIZE=2", "-DPRODUCERS=2 -DNOTES=2 -DSIZE=4"],
               ["-DNO_RECHECK", "-DWAKE_FIRST", "-DITEMS_ONLY", "-DNO_SEQUENCE"]),
-    "queue": (["-DPRODUCERS=2 -DENDS=2", "-DPRODUCERS=3 -DENDS=1", "-DPRODUCERS=1 -DENDS=5"],
-              ["-DNO_RECHECK", "-DARM_LATE", "-DCOUNT_LATE"]),
+    "queue": (["-DPRODUCERS=2 -DENDS=2", "-DPRODUCERS=3 -DENDS=1", "-DPRODUCERS=1 -DENDS=5", "-DPRODUCERS=2 -DENDS=1 -DLOOKER",
+               "-DPRODUCERS=1 -DENDS=3 -DLOOKER"],
+              ["-DNO_RECHECK", "-DARM_LATE", "-DTWO_STEPS", "-DPRODUCERS=1 -DLOOKER -DNO_MARK",
+               "-DPRODUCERS=1 -DLOOKER -DLOOK_BACK"]),
 }
 
 

@@ -1,15 +1,18 @@
 /*
- * The completion hand-off: src/base/mpsc.h (an intrusive list, producers swap themselves in at its end) and the arming of
- * the eventfd in src/engine/queue.c: wf_queue_push(), poll, arm(), sleep_until(). Two workers push ends, one application
- * thread waits for them without a deadline.
+ * The completion hand-off: src/base/mpsc.h (producers push onto a stack, the consumer takes it whole and turns it round) and
+ * the arming of the eventfd in src/engine/queue.c: wf_queue_push(), poll, arm(), sleep_until(). Two workers push ends, one
+ * application thread waits for them without a deadline; with -DLOOKER another one looks whether there is anything.
  *
  * Checked over every interleaving: each end is delivered exactly once, those of one worker in their order; the application
  * never sleeps for good while an end waits, nor at all on an end whose worker is through with it, but for the moment in
- * which another worker is about to write the descriptor (the monitor).
+ * which another worker is about to write the descriptor (the monitor); and who looks without taking never sees an empty
+ * queue while an end that was pushed before lies in it from the look's first step to its last.
  *
- * -DNO_RECHECK: the application sleeps without comparing pushed with taken after arming.
- * -DARM_LATE: a worker looks whether the queue is armed before it has counted its push.
- * -DCOUNT_LATE: a worker counts its push only when it is in the list.
+ * -DNO_RECHECK: the application sleeps without looking again after arming.
+ * -DARM_LATE: a worker looks whether the queue is armed before it has pushed.
+ * -DTWO_STEPS: a worker pushes by a load and a store instead of an exchange.
+ * -DLOOKER -DNO_MARK: the consumer does not show that it is about to have the stack.
+ * -DLOOKER -DLOOK_BACK: the look asks for the consumer's part first.
  * Each must be found wrong.
  */
 #ifndef PRODUCERS
@@ -19,16 +22,21 @@
 #define ENDS 2 /* each */
 #endif
 #define TOTAL (PRODUCERS * ENDS)
-#define STUB  0 /* nodes 1 … TOTAL are the ends */
-#define NIL   255
+#define NIL   0 /* nodes 1 … TOTAL are the ends */
+#ifdef LOOKER
+#define COUNT there++
+#else
+#define COUNT skip
+#endif
 
 byte link[TOTAL + 1]; /* node->next */
-byte last, first;
-byte pushed, taken;
+byte newest, oldest;
+byte taken;
 bool armed;
 byte fd; /* the eventfd: readable or not */
 byte next[PRODUCERS];
 byte through[PRODUCERS]; /* ends of each that are pushed, wake-up included */
+byte there;              /* ends pushed, for the looker */
 byte ringing;            /* workers about to write the descriptor */
 bool asleep;
 #define STRANDED                                                                                                              \
@@ -37,12 +45,25 @@ bool asleep;
 /* wf_mpsc_push() */
 inline push(node, before)
 {
-	link[node] = NIL;
-	atomic { /* exchange */
-		before = last;
-		last = node
-	};
-	link[before] = node
+	do
+	:: before = newest;
+		link[node] = before;
+#ifdef TWO_STEPS
+		newest = node;
+		COUNT;
+		break
+#else
+		atomic { /* compare and exchange */
+			if
+			:: newest == before ->
+				newest = node;
+				COUNT;
+				break
+			:: else
+			fi
+		}
+#endif
+	od
 }
 
 proctype producer(byte me)
@@ -53,16 +74,12 @@ proctype producer(byte me)
 	do
 	:: i == ENDS -> break
 	:: else ->
-#if !defined(ARM_LATE) && !defined(COUNT_LATE)
-		pushed++;
+#ifdef ARM_LATE
+		was = armed;
 #endif
 		push(me * ENDS + i + 1, before);
-#ifdef COUNT_LATE
-		pushed++;
-#endif
+#ifndef ARM_LATE
 		was = armed;
-#ifdef ARM_LATE
-		pushed++;
 #endif
 		if
 		:: was ->
@@ -94,52 +111,76 @@ end:	atomic {
 	}
 }
 
+#ifdef LOOKER
+/* wf_mpsc_any() by a thread that is not the consumer: what was pushed before and is not even taken after must show. */
+proctype looker()
+{
+	byte before, one, two;
+
+	before = there;
+#ifdef LOOK_BACK
+	one = oldest;
+	two = newest;
+#else
+	one = newest;
+	if
+	:: one == NIL -> two = oldest
+	:: else
+	fi;
+#endif
+	assert(one != NIL || two != NIL || taken >= before)
+}
+#endif
+
 proctype consumer()
 {
-	byte node, after, end, before, who;
+	byte node, after, first, who;
 
 	do
 	:: taken == TOTAL -> break
 	:: else ->
-		/* wf_mpsc_pop(); node is NIL when there is nothing */
-		node = first;
-		after = link[node];
+		/* wf_mpsc_pop(); first is NIL when there is nothing */
+		first = oldest;
 		if
-		:: node == STUB && after == NIL -> node = NIL; goto popped
-		:: node == STUB && after != NIL ->
-			first = after;
-			node = after;
-			after = link[node]
+		:: first == NIL ->
+			node = newest;
+			if
+			:: node == NIL -> goto popped
+			:: else
+			fi;
+#ifndef NO_MARK
+			oldest = node;
+#endif
+			atomic { /* exchange */
+				node = newest;
+				newest = NIL
+			};
+			do
+			:: node == NIL -> break
+			:: else ->
+				after = link[node];
+				link[node] = first;
+				first = node;
+				node = after
+			od
 		:: else
 		fi;
-		if
-		:: after != NIL -> first = after; goto popped
-		:: else
-		fi;
-		end = last;
-		if
-		:: node != end -> node = NIL; goto popped /* a producer is between its two steps */
-		:: else
-		fi;
-		push(STUB, before);
-		after = link[node];
-		if
-		:: after == NIL -> node = NIL
-		:: else -> first = after
-		fi;
+		atomic { /* the last look at the queue: what comes after is the taker's own */
+			taken++;
+			oldest = link[first]
+		};
 popped:
 		if
-		:: node != NIL ->
-			taken++;
-			who = (node - 1) / ENDS;
-			assert((node - 1) % ENDS == next[who]);
+		:: first != NIL ->
+			who = (first - 1) / ENDS;
+			assert((first - 1) % ENDS == next[who]);
 			next[who]++
 		:: else ->
 			/* sleep_until(): arm, look again, sleep, drain */
 			armed = true;
 #ifndef NO_RECHECK
 			if
-			:: pushed != taken -> goto round
+			:: newest != NIL || oldest != NIL -> goto round
 			:: else
 			fi;
 #endif
@@ -158,15 +199,13 @@ init {
 	byte i;
 
 	atomic {
-		for (i : 0 .. TOTAL) {
-			link[i] = NIL
-		}
-		last = STUB;
-		first = STUB;
 		for (i : 0 .. PRODUCERS - 1) {
 			run producer(i)
 		}
 		run consumer();
+#ifdef LOOKER
+		run looker();
+#endif
 		run monitor()
 	}
 }

@@ -137,6 +137,7 @@ static void queue_threads(void **state)
 
 	wf_mpsc_init(&queue);
 	assert_null(wf_mpsc_pop(&queue));
+	assert_false(wf_mpsc_any(&queue));
 	for (uintptr_t i = 0; i < PRODUCERS; i++)
 		pthread_create(&producer[i], NULL, queue_push, (void *)i);
 	while (taken < PRODUCERS * EACH && wf_now_ns() < deadline) {
@@ -155,6 +156,15 @@ static void queue_threads(void **state)
 		pthread_join(producer[i], NULL);
 	assert_int_equal(taken, PRODUCERS * EACH);
 	assert_null(wf_mpsc_pop(&queue));
+	assert_false(wf_mpsc_any(&queue));
+	/* Two at once: the second still counts when the first is gone. */
+	wf_mpsc_push(&queue, &items[0][0].node);
+	wf_mpsc_push(&queue, &items[0][1].node);
+	assert_true(wf_mpsc_any(&queue));
+	assert_ptr_equal(wf_mpsc_pop(&queue), &items[0][0].node);
+	assert_true(wf_mpsc_any(&queue));
+	assert_ptr_equal(wf_mpsc_pop(&queue), &items[0][1].node);
+	assert_false(wf_mpsc_any(&queue));
 }
 
 /* ---- handles ---- */
