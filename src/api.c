@@ -1,5 +1,6 @@
 /* Every exported function, and nothing else: checks what the caller handed in, then calls the engine. */
 #include "base/error.h"
+#include "base/hot.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
 #include "engine/region.h"
@@ -43,7 +44,7 @@ int weft_close(weft_engine *engine)
 	return engine->pid == getpid() ? wf_engine_close(engine) : -EPERM;
 }
 
-int weft_progress(weft_engine *engine)
+WF_HOT int weft_progress(weft_engine *engine)
 {
 	if (!engine || !wf_engine_is_manual(engine))
 		return -EINVAL;
@@ -107,7 +108,7 @@ int weft_queue_close(weft_queue *queue)
 	return 0;
 }
 
-int weft_queue_poll(weft_queue *queue, struct weft_event *events, int max)
+WF_HOT int weft_queue_poll(weft_queue *queue, struct weft_event *events, int max)
 {
 	if (!queue || !events || max < 1)
 		return -EINVAL;
@@ -126,7 +127,7 @@ int weft_queue_fd(weft_queue *queue)
 	return queue ? wf_queue_fd(queue) : -EINVAL;
 }
 
-void weft_event_release(struct weft_event *event)
+WF_HOT void weft_event_release(struct weft_event *event)
 {
 	struct wf_payload *payload = event ? event->owner : NULL;
 
@@ -275,8 +276,8 @@ int weft_scatter(weft_engine *engine, const struct weft_write *parts, uint32_t c
 	return engine && (parts || !count) ? wf_submit_scatter(engine, parts, count, op, ret) : -EINVAL;
 }
 
-int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
-	      const struct weft_op *op, weft_transfer *ret)
+WF_HOT int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
+		     const struct weft_op *op, weft_transfer *ret)
 {
 	struct wf_outgoing message = { .peer = peer,
 				       .kind = WF_SEND,
@@ -288,8 +289,8 @@ int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const 
 	return engine ? wf_submit_message(engine, &message, op, ret) : -EINVAL;
 }
 
-int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
-	      const struct weft_op *op, weft_transfer *ret)
+WF_HOT int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
+		     const struct weft_op *op, weft_transfer *ret)
 {
 	struct wf_outgoing message = { .peer = peer,
 				       .kind = WF_CALL,
@@ -301,7 +302,7 @@ int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const 
 	return engine ? wf_submit_message(engine, &message, op, ret) : -EINVAL;
 }
 
-int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int status, const void *data, uint64_t bytes)
+WF_HOT int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int status, const void *data, uint64_t bytes)
 {
 	struct wf_outgoing message = { .peer = peer,
 				       .kind = WF_REPLY,

@@ -1,5 +1,6 @@
 /* The handle tables; handle.h says why. Any thread. */
 #include "base/handle.h"
+#include "base/hot.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -107,7 +108,7 @@ static bool matches(uint64_t state, uint64_t handle)
 	return GENERATION(state) == handle >> 32 && (state & LIVE);
 }
 
-void *wf_handle_get(struct wf_handles *handles, uint64_t handle)
+WF_HOT void *wf_handle_get(struct wf_handles *handles, uint64_t handle)
 {
 	struct wf_handle_slot *slot = slot_of(handles, handle);
 	uint64_t state;
@@ -123,19 +124,19 @@ void *wf_handle_get(struct wf_handles *handles, uint64_t handle)
 	return slot->object;
 }
 
-void *wf_handle_peek(struct wf_handles *handles, uint64_t handle)
+WF_HOT void *wf_handle_peek(struct wf_handles *handles, uint64_t handle)
 {
 	struct wf_handle_slot *slot = slot_of(handles, handle);
 
 	return slot && matches(atomic_load_explicit(&slot->state, memory_order_acquire), handle) ? slot->object : NULL;
 }
 
-void wf_handle_ref(struct wf_handles *handles, uint64_t handle)
+WF_HOT void wf_handle_ref(struct wf_handles *handles, uint64_t handle)
 {
 	atomic_fetch_add_explicit(&slot_of(handles, handle)->state, 1, memory_order_relaxed);
 }
 
-void wf_handle_put(struct wf_handles *handles, uint64_t handle)
+WF_HOT void wf_handle_put(struct wf_handles *handles, uint64_t handle)
 {
 	struct wf_handle_slot *slot = slot_of(handles, handle);
 	/* acq_rel: what others did with the object comes before its release. */

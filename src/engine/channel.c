@@ -3,6 +3,7 @@
  * and credit on the other. Runs on the peer's home worker, but for the release of messages by the application.
  */
 #include "engine/channel.h"
+#include "base/hot.h"
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
@@ -39,7 +40,7 @@ static uint64_t credit_of(const struct wf_peer *peer)
 	return atomic_load(&peer->consumed) + peer->engine->settings.window_frames;
 }
 
-uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
+WF_HOT uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 {
 	struct wf_channel *channel = &peer->channel;
 
@@ -52,7 +53,7 @@ uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 	return frame->credit = credit_of(peer);
 }
 
-void wf_channel_told(struct wf_peer *peer, uint64_t credit)
+WF_HOT void wf_channel_told(struct wf_peer *peer, uint64_t credit)
 {
 	struct wf_channel *channel = &peer->channel;
 
@@ -169,7 +170,7 @@ static int send_next(struct wf_peer *peer)
 	return 0;
 }
 
-bool wf_channel_send_now(struct wf_peer *peer, struct wf_message *message)
+WF_HOT bool wf_channel_send_now(struct wf_peer *peer, struct wf_message *message)
 {
 	struct wf_channel *channel = &peer->channel;
 
@@ -268,7 +269,7 @@ bool wf_channel_settles(const struct wf_peer *peer, const struct wf_message *mes
 	       message->first + message->frames <= peer->channel.acked;
 }
 
-void wf_channel_settle(struct wf_peer *peer)
+WF_HOT void wf_channel_settle(struct wf_peer *peer)
 {
 	struct wf_channel *channel = &peer->channel;
 
@@ -303,7 +304,7 @@ static void count_read(struct wf_peer *peer, const struct wf_inbound *inbound)
 		wf_handle_put(&engine->peers, inbound->handle);
 }
 
-static void inbound_release(struct wf_payload *payload)
+WF_HOT static void inbound_release(struct wf_payload *payload)
 {
 	struct wf_inbound *inbound = wf_container(payload, struct wf_inbound, payload);
 	struct weft_engine *engine = inbound->engine;
@@ -324,7 +325,7 @@ void wf_inbound_free(struct wf_inbound *inbound)
 	inbound_release(&inbound->payload);
 }
 
-static void inbound_take(struct wf_item_event *item, struct weft_event *event)
+WF_HOT static void inbound_take(struct wf_item_event *item, struct weft_event *event)
 {
 	struct wf_inbound *inbound = wf_container(item, struct wf_inbound, item);
 
@@ -340,7 +341,7 @@ static void inbound_take(struct wf_item_event *item, struct weft_event *event)
 	event->owner = &inbound->payload;
 }
 
-static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_frame *frame)
+WF_HOT static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct wf_frame *frame)
 {
 	struct weft_engine *engine = peer->engine;
 	size_t bytes = sizeof(struct wf_inbound) + frame->total;
@@ -394,7 +395,7 @@ static struct wf_inbound *find_inbound(struct wf_peer *peer, const struct wf_fra
 	return inbound;
 }
 
-static void dispatch(struct wf_peer *peer, struct wf_inbound *inbound)
+WF_HOT static void dispatch(struct wf_peer *peer, struct wf_inbound *inbound)
 {
 	static const enum weft_event_type events[] = { [WF_MESSAGE_SEND] = WEFT_EVENT_MESSAGE,
 						       [WF_MESSAGE_CALL] = WEFT_EVENT_CALL,
@@ -519,7 +520,7 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame)
 		deliver_in_order(peer);
 }
 
-void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame)
+WF_HOT void wf_channel_arrived(struct wf_peer *peer, const struct wf_frame *frame)
 {
 	uint64_t acked = peer->channel.acked;
 

@@ -3,6 +3,7 @@
  * through api.c on application threads; the control requests at the end run on the workers.
  */
 #include "engine/engine.h"
+#include "base/hot.h"
 #include "base/time.h"
 #include "engine/peer.h"
 #include "engine/region.h"
@@ -249,7 +250,7 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 	return 0;
 }
 
-int wf_engine_progress(struct weft_engine *engine)
+WF_HOT int wf_engine_progress(struct weft_engine *engine)
 {
 	int happened = 0;
 

@@ -3,6 +3,7 @@
  * rails that failed. Also the group's notes. Runs on the group's worker.
  */
 #include "engine/group.h"
+#include "base/hot.h"
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
@@ -188,7 +189,7 @@ static void on_note(void *context, const struct wf_item *note)
 /* ---- completions ---- */
 
 /* True when the frame was dealt with here and its buffer is free again. */
-static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct wf_rx_frame *rx)
+WF_HOT static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, struct wf_rx_frame *rx)
 {
 	struct wf_frame *frame;
 	struct wf_peer *peer;
@@ -248,8 +249,8 @@ static void immediate_arrived(struct wf_group *group, uint32_t immediate)
 static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx);
 
 /* Apart from the look, like all that most turns of a waiting engine do not need. */
-__attribute__((noinline)) static void take_completions(struct wf_group *group, struct wf_seat *seat,
-						       const struct wf_completion *done, int got)
+WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *group, struct wf_seat *seat,
+							      const struct wf_completion *done, int got)
 {
 	uint32_t pieces = 0;
 
@@ -290,7 +291,7 @@ __attribute__((noinline)) static void take_completions(struct wf_group *group, s
 	seat->last_ok_ns = wf_group_now(group);
 }
 
-static int read_completions(struct wf_group *group, struct wf_seat *seat)
+WF_HOT static int read_completions(struct wf_group *group, struct wf_seat *seat)
 {
 	struct wf_completion done[COMPLETIONS];
 	int got;
@@ -341,7 +342,7 @@ void wf_group_send_frames(struct wf_group *group)
 
 /* Without a thread of ours, a turn after the frame that said so: what came with that frame, and what the application answers,
  * goes first. */
-__attribute__((noinline)) int wf_group_settle(struct wf_group *group, void *unused)
+WF_HOT __attribute__((noinline)) int wf_group_settle(struct wf_group *group, void *unused)
 {
 	while (!wf_list_empty(&group->settling))
 		wf_channel_settle(wf_container(group->settling.next, struct wf_peer, settling));
@@ -370,7 +371,7 @@ static void reset_doomed(struct wf_group *group)
 			wf_seat_reset(&group->seat[i]);
 }
 
-static int on_turn(void *context, uint64_t now_ns)
+WF_HOT static int on_turn(void *context, uint64_t now_ns)
 {
 	struct wf_group *group = context;
 	int happened = 0;

@@ -2,6 +2,7 @@
  * Submitting messages, calls and replies. With threads of weft's own: a copy, and a note to the peer's home. With manual
  * progress the caller is the worker when no other thread is: then the message goes out at once. On the caller's thread.
  */
+#include "base/hot.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
 #include "engine/request.h"
@@ -81,8 +82,8 @@ static void begin(struct wf_transfer *transfer, struct wf_peer *peer, enum wf_tr
 }
 
 /* The frame goes first, so that the peer waits for nothing else that is to be done. */
-static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
-			weft_transfer *ret)
+WF_HOT static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
+			       weft_transfer *ret)
 {
 	struct wf_group *home = &engine->group[0];
 	/* Without a reference: it goes only by a note, which nobody else can read meanwhile. */
@@ -119,8 +120,8 @@ static int send_at_once(struct weft_engine *engine, const struct wf_outgoing *ou
 	return 0;
 }
 
-int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
-		      weft_transfer *ret)
+WF_HOT int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
+			     weft_transfer *ret)
 {
 	struct wf_transfer *transfer;
 	int error = wf_request_check(engine, op, false);

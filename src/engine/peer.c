@@ -3,6 +3,7 @@
  * connection comes up, goes silent, goes down, comes back under a new epoch.
  */
 #include "engine/peer.h"
+#include "base/hot.h"
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/transfer.h"
@@ -296,7 +297,7 @@ struct wf_tx_frame *wf_peer_spare_tx(struct wf_peer *peer)
 	return wf_lane_any_path(peer->lane[home->index], peer->talk_seat) >= 0 ? NULL : &home->tx_spare;
 }
 
-int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame)
+WF_HOT int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame)
 {
 	int error;
 

@@ -1,5 +1,6 @@
 /* Completion queues; queue.h says who does what. */
 #include "engine/queue.h"
+#include "base/hot.h"
 #include "base/time.h"
 #include "engine/engine.h"
 
@@ -41,7 +42,7 @@ static void ring(weft_queue *queue)
 		return; /* its counter is full: it is readable, which is all we want */
 }
 
-void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
+WF_HOT void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
 {
 	/* Sequentially consistent with arm(): either it sees what we pushed or we see it armed. */
 	wf_mpsc_push(&queue->items, &item->node);
@@ -49,7 +50,7 @@ void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
 		ring(queue);
 }
 
-void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item)
+WF_HOT void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item)
 {
 	/* Whoever has taken the last end may close the queue: it is not in flight any more when it can be taken, and the
 	 * closer waits until every worker has begun another turn and pushers are out of here. */
@@ -65,7 +66,7 @@ static bool arm(weft_queue *queue)
 }
 
 /* Apart from the look that comes first, which is to cost nothing when there is nothing. */
-__attribute__((noinline)) static int take_events(weft_queue *queue, struct weft_event *events, int max)
+WF_HOT __attribute__((noinline)) static int take_events(weft_queue *queue, struct weft_event *events, int max)
 {
 	struct wf_node *node;
 	uint64_t drained;
@@ -88,7 +89,7 @@ __attribute__((noinline)) static int take_events(weft_queue *queue, struct weft_
 	return got;
 }
 
-int wf_queue_poll(weft_queue *queue, struct weft_event *events, int max)
+WF_HOT int wf_queue_poll(weft_queue *queue, struct weft_event *events, int max)
 {
 	/* The common empty look costs a few loads. */
 	if (!atomic_load_explicit(&queue->fd_used, memory_order_relaxed) && !wf_mpsc_any(&queue->items))

@@ -3,6 +3,7 @@
  * when it fails: closing the endpoint makes everything posted ours again, and reopening it gives it work
  * again. Runs on the group's worker.
  */
+#include "base/hot.h"
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
@@ -92,7 +93,7 @@ static void watch(struct wf_seat *seat)
 
 /* ---- receives ---- */
 
-void wf_seat_post_receives(struct wf_seat *seat)
+WF_HOT void wf_seat_post_receives(struct wf_seat *seat)
 {
 	while (seat->rx_idle_count) {
 		struct wf_rx_frame *frame = seat->rx_idle[seat->rx_idle_count - 1];
@@ -108,7 +109,7 @@ void wf_seat_post_receives(struct wf_seat *seat)
 }
 
 /* A few wait for the next turn, when what answers their messages has gone out; many do not, for peers send on. */
-int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
+WF_HOT int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame)
 {
 	seat->rx_idle[seat->rx_idle_count++] = frame;
 	seat->rx_refused = false; /* there is room for one */
@@ -143,7 +144,7 @@ static size_t posted_bytes(const struct wf_seat *seat, struct wf_tx_frame *frame
 	return least;
 }
 
-int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame)
+WF_HOT int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame)
 {
 	size_t bytes = posted_bytes(seat, frame);
 	int error;

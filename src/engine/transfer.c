@@ -6,6 +6,7 @@
  */
 #include "engine/transfer.h"
 #include "base/error.h"
+#include "base/hot.h"
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
@@ -70,7 +71,7 @@ static uint64_t deadline_of(uint64_t timeout_ns)
 	return wf_deadline(timeout_ns < FAR_NS ? wf_now_ns() : wf_tick_ns(), timeout_ns);
 }
 
-struct wf_transfer *wf_transfer_reserve(struct weft_engine *engine)
+WF_HOT struct wf_transfer *wf_transfer_reserve(struct weft_engine *engine)
 {
 	struct wf_transfer *transfer = wf_pool_take(&engine->transfers);
 	uint64_t generation;
@@ -86,7 +87,7 @@ struct wf_transfer *wf_transfer_reserve(struct weft_engine *engine)
 	return transfer;
 }
 
-void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_op *op)
+WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_op *op)
 {
 	struct weft_engine *engine = transfer->engine;
 	uint64_t timeout;
@@ -146,7 +147,7 @@ struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct we
 	return transfer;
 }
 
-void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes)
+WF_HOT void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes)
 {
 	struct weft_engine *engine = transfer->engine;
 
@@ -164,7 +165,7 @@ void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes)
 	return transfer->copy;
 }
 
-void wf_transfer_drop(struct wf_transfer *transfer)
+WF_HOT void wf_transfer_drop(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
 
@@ -192,7 +193,7 @@ void wf_transfer_free_copies(struct wf_transfer *transfer)
 	free(transfer->manifest); /* the channel may have held it to the last */
 }
 
-static void put_references(struct wf_transfer *transfer)
+WF_HOT static void put_references(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
 
@@ -332,7 +333,7 @@ static void mark_done(struct wf_transfer *transfer)
 			      memory_order_release);
 }
 
-void wf_transfer_end(struct wf_transfer *transfer, int status)
+WF_HOT void wf_transfer_end(struct wf_transfer *transfer, int status)
 {
 	struct wf_transfer *parent = transfer->parent;
 	uint64_t bytes = atomic_load(&transfer->bytes);
@@ -427,7 +428,7 @@ static void enter_barrier(struct wf_transfer *transfer)
 	queue_message(transfer);
 }
 
-void wf_transfer_begin(struct wf_transfer *transfer)
+WF_HOT void wf_transfer_begin(struct wf_transfer *transfer)
 {
 	struct wf_peer *peer = transfer->peer;
 	int why = refused(transfer);
@@ -544,7 +545,7 @@ static void message_delivered(struct wf_transfer *transfer)
 	wf_transfer_end(transfer, 0);
 }
 
-void wf_transfer_message_over(struct wf_message *message, int why)
+WF_HOT void wf_transfer_message_over(struct wf_message *message, int why)
 {
 	struct wf_transfer *transfer = wf_container(message, struct wf_transfer, message);
 
@@ -560,7 +561,7 @@ void wf_transfer_message_over(struct wf_message *message, int why)
 		set_holds(transfer, 1);
 }
 
-void wf_reply_arrived(struct wf_inbound *inbound)
+WF_HOT void wf_reply_arrived(struct wf_inbound *inbound)
 {
 	struct wf_transfer *call = wf_transfer_find(inbound->peer->engine, inbound->call);
 	weft_queue *queue;

@@ -2,6 +2,7 @@
  * Reading completions in batches, errors included, and draining the event queue. A provider's oddities end here: error
  * entries with negative codes or without a context come out as plain completions. Runs on the worker that owns the rail.
  */
+#include "base/hot.h"
 #include "base/list.h"
 #include "rail/internal.h"
 
@@ -63,7 +64,7 @@ __attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf
 	return why;
 }
 
-int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
+WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
 {
 	struct fi_cq_data_entry entry[BATCH];
 	ssize_t got = fi_cq_read(rail->cq, entry, (size_t)(max < BATCH ? max : BATCH));

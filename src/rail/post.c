@@ -2,6 +2,7 @@
  * Posting: the last step of a write before it is the NIC's. Fills libfabric's message structures on the stack and
  * hands them over; nothing here waits, retries or allocates. Runs on the worker that owns the rail.
  */
+#include "base/hot.h"
 #include "rail/internal.h"
 
 #include <errno.h>
@@ -98,7 +99,7 @@ int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, voi
 	return posted(rail, result);
 }
 
-int wf_rail_inject(struct wf_rail *rail, const void *buffer, size_t bytes, uint64_t target)
+WF_HOT int wf_rail_inject(struct wf_rail *rail, const void *buffer, size_t bytes, uint64_t target)
 {
 	ssize_t result = fi_inject(rail->ep, buffer, bytes, target);
 
@@ -107,7 +108,7 @@ int wf_rail_inject(struct wf_rail *rail, const void *buffer, size_t bytes, uint6
 	return posted(rail, result);
 }
 
-int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes)
+WF_HOT int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes)
 {
 	wr->kind = WF_WR_RECEIVE;
 	return posted(rail, fi_recv(rail->ep, buffer, bytes, desc, FI_ADDR_UNSPEC, wr->provider));

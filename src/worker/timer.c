@@ -1,5 +1,6 @@
 /* The timer wheel; timer.h says what for. Runs on the worker that owns it. */
 #include "worker/timer.h"
+#include "base/hot.h"
 #include "base/time.h"
 
 #define TICK WF_MS
@@ -21,7 +22,7 @@ void wf_timer_init(struct wf_timer *timer, void (*fire)(struct wf_timer *timer, 
 	timer->deadline_ns = WF_NEVER;
 }
 
-void wf_timer_clear(struct wf_timers *timers, struct wf_timer *timer)
+WF_HOT void wf_timer_clear(struct wf_timers *timers, struct wf_timer *timer)
 {
 	if (!wf_link_linked(&timer->link))
 		return;
@@ -41,7 +42,7 @@ static void place(struct wf_timers *timers, struct wf_timer *timer)
 		wf_list_append(&timers->lap[tick / WF_WHEEL_SLOTS % WF_WHEEL_LAPS], &timer->link);
 }
 
-void wf_timer_set(struct wf_timers *timers, struct wf_timer *timer, uint64_t deadline_ns)
+WF_HOT void wf_timer_set(struct wf_timers *timers, struct wf_timer *timer, uint64_t deadline_ns)
 {
 	wf_timer_clear(timers, timer);
 	timer->deadline_ns = deadline_ns;

@@ -1,5 +1,6 @@
 /* The worker's loop, its sleep and its inbox; worker.h says what it is. */
 #include "worker/worker.h"
+#include "base/hot.h"
 #include "base/time.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ static int take_notes(struct wf_worker *worker)
 
 /* The clock costs as much as the rest of a turn that finds nothing. So it is read every few turns, and at once when the
  * kernel's tick has passed or the worker has slept: between turns that follow each other it hardly moves. */
-void wf_worker_look(struct wf_worker *worker)
+WF_HOT void wf_worker_look(struct wf_worker *worker)
 {
 	uint64_t tick_ns = wf_tick_ns();
 
@@ -65,7 +66,7 @@ void wf_worker_look(struct wf_worker *worker)
 	worker->now_ns = wf_now_ns();
 }
 
-static int turn(struct wf_worker *worker)
+WF_HOT static int turn(struct wf_worker *worker)
 {
 	int happened;
 
@@ -258,7 +259,7 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 	return error;
 }
 
-int wf_worker_turn(struct wf_worker *worker)
+WF_HOT int wf_worker_turn(struct wf_worker *worker)
 {
 	int happened, who = wf_worker_claim(worker, WF_IN_TURN);
 
