@@ -118,8 +118,8 @@ static void full_ring(void **state)
 
 #define EACH 50 /* operations of each kind */
 
-/* Closing with everything under way and a peer that makes no progress: bounded, and nothing is left. No two
- * operations share bytes that one of them fills: what a read brings is not sent by another. */
+/* Closing with everything under way and a peer that makes no progress: bounded, and nothing is left. What a
+ * read brings here is nobody else's meanwhile: not another read's, and not sent. */
 static void close_with_work(void **state)
 {
 	struct weft_config there = side_config();

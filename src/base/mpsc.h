@@ -4,7 +4,8 @@
  * delivered.
  *
  * Producers push onto a stack; a consumer that has none left takes all of it at once and turns it round. So a push is one
- * exchange, and so is what a consumer pays for everything pushed since it last looked.
+ * exchange, tried again when another push came between, and so is what a consumer pays for everything pushed since it last
+ * looked.
  */
 #ifndef WF_BASE_MPSC_H
 #define WF_BASE_MPSC_H

@@ -180,7 +180,11 @@ popped:
 			armed = true;
 #ifndef NO_RECHECK
 			if
-			:: newest != NIL || oldest != NIL -> goto round
+			:: newest != NIL -> goto round
+			:: else
+			fi;
+			if
+			:: oldest != NIL -> goto round
 			:: else
 			fi;
 #endif
