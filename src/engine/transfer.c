@@ -522,7 +522,7 @@ void wf_transfer_parts_done(struct wf_transfer *transfer)
 
 void wf_transfer_judged(struct wf_transfer *transfer, int status)
 {
-	if (!ended(transfer) && transfer->begun && transfer->checked && !transfer->moving)
+	if (transfer->checked && !transfer->moving)
 		wf_transfer_end(transfer, status);
 }
 
@@ -561,13 +561,24 @@ WF_HOT void wf_transfer_message_over(struct wf_message *message, int why)
 		set_holds(transfer, 1);
 }
 
+WF_HOT struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, enum wf_transfer_kind kind)
+{
+	struct wf_transfer *transfer = wf_transfer_find(inbound->peer->engine, inbound->call);
+	uint64_t state = transfer ? atomic_load(&transfer->state) : 0;
+
+	/* One look for both: of a slot whose user has ended another thread may be the next user already. Of one that has not,
+	 * the home alone says when it does, and that is we where it is this peer's. */
+	if (!transfer || generation_of(state) != generation_of(inbound->call) || (uint32_t)state == WF_STOP_DONE)
+		return NULL;
+	return transfer->kind == kind && transfer->peer == inbound->peer && transfer->begun ? transfer : NULL;
+}
+
 WF_HOT void wf_reply_arrived(struct wf_inbound *inbound)
 {
-	struct wf_transfer *call = wf_transfer_find(inbound->peer->engine, inbound->call);
+	struct wf_transfer *call = wf_transfer_asked(inbound, WF_CALL);
 	weft_queue *queue;
 
-	/* Late, or not a call to this peer: nobody waits for it. */
-	if (!call || ended(call) || call->kind != WF_CALL || call->peer != inbound->peer || !call->begun) {
+	if (!call) {
 		wf_inbound_free(inbound);
 		return;
 	}

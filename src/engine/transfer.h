@@ -176,6 +176,8 @@ struct wf_transfer *wf_transfer_find(struct weft_engine *engine, weft_transfer i
 void wf_transfer_begin(struct wf_transfer *transfer);
 void wf_transfer_stopped(struct wf_transfer *transfer); /* state says why: see to it */
 void wf_transfer_parts_done(struct wf_transfer *transfer);
+/* The operation that an answer of this peer's is about; NULL: it has ended, or is none of that kind to this peer. */
+struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, enum wf_transfer_kind kind);
 void wf_transfer_judged(struct wf_transfer *transfer, int status); /* the receiver's word on a checked one */
 void wf_transfer_end(struct wf_transfer *transfer, int status);
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */

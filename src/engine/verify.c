@@ -131,11 +131,10 @@ uint64_t wf_sum_units(const struct wf_transfer *transfer, uint64_t first, uint64
 
 void wf_verdict_arrived(struct wf_inbound *inbound)
 {
-	struct wf_transfer *transfer = wf_transfer_find(inbound->peer->engine, inbound->call);
+	struct wf_transfer *transfer = wf_transfer_asked(inbound, WF_WRITE);
 	int status = inbound->status;
 
-	/* Late, or not one that waits for this peer's word: the slot may have had other users since. */
-	if (transfer && transfer->kind == WF_WRITE && transfer->peer == inbound->peer)
+	if (transfer)
 		wf_transfer_judged(transfer, status == 0 || status == -EBADMSG ? status : -EREMOTEIO);
 	wf_inbound_free(inbound);
 }

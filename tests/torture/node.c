@@ -178,7 +178,13 @@ static void drop_link(struct node *node, uint32_t other)
 		weft_remote_close(node->engine, link->in);
 	if (link->out)
 		weft_remote_close(node->engine, link->out);
-	*link = (struct peer_link){ 0 };
+	/* Each by itself: the main thread says at any time what is probed. */
+	link->peer = 0;
+	link->in = link->out = 0;
+	link->generation = link->version = link->revision = 0;
+	link->retry_ns = 0;
+	link->down = false;
+	atomic_store(&link->probed, false);
 	if (peer)
 		weft_peer_remove(node->engine, peer); /* -ENOENT: it came by a hello and went by itself */
 	atomic_fetch_add(&world.tally.peer_changes, 1);
