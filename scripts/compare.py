@@ -265,7 +265,8 @@ def main():
         compare_plot.draw(options.svg, results, facts)
     if not options.json:
         print("\nload %.1f at the end; %d of %d goals met, %d unclear. Gbit/s delivered, us a round trip; ratio is weft / other: the "
-              "median of %d rounds\n(a latency: of %d); best is the ratio of the best rounds, of latencies the lower quartiles. Simulated figures are of modelled NICs." %
+              "median of %d rounds\n(a latency: of %d); best is the ratio of the best rounds, of latencies "
+              "the lower quartiles.\nSimulated figures are of modelled NICs." %
               (os.getloadavg()[0], sum(r["met"] is True for r in results), sum(r["goal"] is not None for r in results),
                sum(r["goal"] is not None and r["met"] is None for r in results),
                rounds, rounds * LATENCY))

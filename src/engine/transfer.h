@@ -133,7 +133,7 @@ struct wf_transfer {
 	struct wf_part part[]; /* by group */
 };
 
-#define WF_STOP_DONE 0xffffu /* state: ended well, too late to cancel */
+#define WF_STOP_DONE 0xffffu /* state: ended, well or not: nothing stops it any more */
 
 /* submit.c and family.c, on the caller's thread */
 int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op, weft_transfer *ret);
