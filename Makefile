@@ -2,7 +2,7 @@
 BUILD ?= build
 ARGS ?=
 
-.PHONY: all build bench compare links test check fuzz asan tsan install uninstall format clean setup setup-tests help torture
+.PHONY: all build bench compare links test check fuzz asan tsan install uninstall format clean setup setup-tests help torture matrix other
 all: build
 
 help:
@@ -13,6 +13,8 @@ help:
 	@echo 'make build    build only: $(BUILD)/weft, libweft.so, libweft.a'
 	@echo 'make asan     the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan     the tests under ThreadSanitizer'
+	@echo 'make matrix   the tests of the plain build in bare roots of Debian 12 and 13 (needs root and debootstrap)'
+	@echo 'make other    the quick ones of them on the Debian that this host does not run; a part of our CI'
 	@echo 'make compare  weft against bare libfabric, UCX, MPI, iperf3, memcpy (ARGS=--quick, --json, "--svg FILE")'
 	@echo 'make links    how much of 32 shaped links over real TCP weft uses (needs root)'
 	@echo 'make torture  random operations and faults for a minute, judged by an oracle (SEED=, MINUTES=)'
@@ -53,6 +55,13 @@ asan: setup
 tsan: setup
 	@scripts/run-tests build-tsan thread
 
+matrix:
+	@scripts/matrix $(ARGS)
+
+# 77: no root, no debootstrap or no network here, which it has said.
+other:
+	@scripts/matrix --fast --other $(ARGS) || test $$? = 77
+
 # Random operations and faults for a minute, by a seed of its own: SEED=7 MINUTES=10 make torture
 torture: build
 	@$(BUILD)/tests/torture --seed $(or $(SEED),$$(date +%s)) --minutes $(or $(MINUTES),1) $(ARGS)
@@ -67,4 +76,4 @@ format:
 	@clang-format -i $$(git ls-files '*.c' '*.h')
 
 clean:
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-matrix

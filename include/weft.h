@@ -41,12 +41,12 @@ enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARN, WEFT_LOG_INFO, WEFT_LOG_DEB
 typedef void (*weft_log_fn)(void *context, enum weft_log_level level, const char *text);
 
 #define WEFT_MANUAL_PROGRESS (1u << 0) /* no threads: the application calls weft_progress() */
-#define WEFT_REFUSE_UNKNOWN  (1u << 1) /* only peers added here may reach us; the default accepts who says hello */
+#define WEFT_REFUSE_UNKNOWN  (1u << 1) /* only peers added here may reach us; the default accepts who says hello (docs/SECURITY.md) */
 
 /* Zero means "the default" in every field but size. */
 struct weft_config {
 	size_t size;             /* sizeof(struct weft_config) */
-	const char *provider;    /* require this provider: "efa", "verbs", "tcp", "shm", …; default: the best there is */
+	const char *provider;    /* require this provider: "efa", "efa-direct", "verbs", "tcp", "shm", …; default: the best there is */
 	const char *rails;       /* only these NICs: names or local addresses, comma separated */
 	const char *avoid;       /* none of these */
 	const char *topology;    /* an hwloc XML file to use in place of this host's topology */
@@ -56,26 +56,33 @@ struct weft_config {
 	uint32_t max_transfers;  /* operations accepted and not yet taken from their queue; default 1024 */
 	uint32_t message_frames; /* receive buffers a rail; default 64 */
 	uint64_t max_message;    /* largest message to send or accept; default 4 MiB */
-	uint64_t peer_window;    /* bytes of messages one peer may have waiting here unread; default 8 MiB, 128 MiB at most */
+	uint64_t peer_window;    /* bytes of messages one peer may have waiting here unread, incomplete ones and those of earlier
+				    connections included; peers that were never added have 32 windows together; default 8 MiB,
+				    128 MiB at most */
 	uint64_t piece_bytes;    /* contiguous transfers are cut into pieces of this; default from the rails */
 	uint64_t timeout_ns;     /* deadline of operations that name none; default 30 s */
 	uint64_t heartbeat_ns;   /* ask a silent peer so often; default 500 ms */
-	uint64_t peer_limit_ns;  /* a peer silent for so long is down; default 3 s */
-	uint64_t rail_limit_ns;  /* a piece on a rail for so long makes the rail suspect; default 1 s */
+	uint64_t peer_limit_ns;  /* a peer silent for so long is down; default 3 s. A dead process over tcp is noticed sooner */
+	uint64_t rail_limit_ns;  /* nothing lands on a path for this long, beyond what its bytes in flight take: it is suspect; default 1 s */
 	weft_log_fn log;         /* default: nothing is printed */
 	void *log_context;
 	const char *groups;      /* a file that says which rails and cores make a group (docs/TOPOLOGY.md); default: from the topology */
+	const char *ports;       /* peers connect to these ports, for a firewall: "20000-20100"; default: any. A port per rail and engine of a
+				  * host; -EADDRINUSE when none is free. Providers without ports (shm, efa) ignore it */
+	uint32_t max_strangers;  /* peers that came by a hello and were not added, at most; default 1024 */
 };
 #define WEFT_CONFIG_INIT                                                                                             \
 	{                                                                                                            \
-		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                  \
+		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0            \
 	}
 
 int weft_open(const struct weft_config *config, weft_engine **ret_engine);
 
 /* Stops accepting, gives replies that were accepted 200 ms to reach their callers, cancels what else is in flight, drains, joins,
  * frees, in bounded time. Peers find their operations to us ended with -EHOSTDOWN. All queues close with it; no
- * other call may be running or made on the engine or its queues but weft_queue_wait(), which returns -ESHUTDOWN. */
+ * other call may be running or made on the engine or its queues but weft_queue_wait(), which returns -ESHUTDOWN. Events are
+ * released before. -ETIMEDOUT: a worker hangs inside its provider, or a thread does not leave weft_queue_wait(). The engine is
+ * closed all the same, but registered memory must stay as it is: what that worker uses is freed when it comes back, if ever. */
 int weft_close(weft_engine *engine);
 
 /* Manual progress only: one turn of every rail. Returns how many things happened, or a negative errno. Messages need no turn to
@@ -84,8 +91,8 @@ int weft_progress(weft_engine *engine);
 
 #define WEFT_BLOB_MAX 16384 /* bytes: no blob is larger */
 
-/* This engine's address blob, to be given to peers. It changes when a rail is reopened (WEFT_EVENT_RAIL_UP): known peers
- * are told over the other rails, those who come later need the new one. *bytes is the room on entry and the length on return
+/* This engine's address blob, to be given to peers. It changes only when a rail itself failed and was reopened
+ * (after WEFT_EVENT_RAIL_UP): known peers are told over the other rails, those who come later need the new one. *bytes is the room on entry and the length on return
  * (-ENOBUFS when it does not fit; *bytes then says how much is needed). */
 int weft_address(weft_engine *engine, void *blob, size_t *bytes);
 
@@ -152,10 +159,17 @@ int weft_queue_fd(weft_queue *queue);
 #define WEFT_REMOTE_WRITE (1u << 0) /* peers may write it */
 #define WEFT_REMOTE_READ  (1u << 1) /* peers may read it */
 
-/* Any region can be the local side of our own operations. */
+#define WEFT_NEAR_REQUIRED (1u << 2) /* weft_region_register_near(): fail where no rail is near */
+
+/* Any region can be the local side of our own operations. Takes as long as the provider takes to register the memory with every
+ * rail (pinning: seconds for many GB); operations and peers are served meanwhile. -ETIMEDOUT after 60 s: a worker hangs inside
+ * its provider. What was registered by then is undone when it comes back. The same for closing and revoking. -EFBIG: it has more
+ * pages than the NIC takes in one region that peers may write to (EFA: 1 Mi, which is 4 GiB of pages of 4 KiB). */
 int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
 /* The same for memory that is in or near a GPU (its PCI address, "0000:53:00.0") or a NUMA node ("numa:1"): operations
- * from and to it use the rails near it. NULL: as weft_region_register(). -ENOENT when no group is near that. */
+ * from and to it use the rails near it. NULL: as weft_region_register(). Near is a wish: on a host without such a GPU or node,
+ * and with NICs that have no place on the bus (tcp, shm), all rails are used and the log says so; with WEFT_NEAR_REQUIRED in
+ * access that is -ENXIO. -EINVAL when near is neither form. */
 int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, const char *near,
 			      weft_region *ret_region);
 /* -EBUSY while our own operations use it. Peers' operations on it fail from now on. */
@@ -169,11 +183,13 @@ int weft_region_revoke(weft_engine *engine, weft_region region);
 
 /* ---- peers ----------------------------------------------------------------------------------------------- */
 
-/* Returns at once; paths open in the background and WEFT_EVENT_PEER_UP follows. Operations may be submitted before. */
+/* Returns at once; paths open in the background and WEFT_EVENT_PEER_UP follows. Operations may be submitted before. A known
+ * peer keeps its handle; if it was down it is tried again. */
 int weft_peer_add(weft_engine *engine, const void *blob, size_t bytes, weft_peer *ret_peer);
 /* Its operations end with -ECANCELED. The handle is refused from now on. */
 int weft_peer_remove(weft_engine *engine, weft_peer peer);
-/* The peer restarted or moved: the handle stays, operations in flight end with -EHOSTDOWN, remotes become stale. */
+/* The peer restarted or moved: the handle stays, operations in flight end with -EHOSTDOWN, remotes become stale. Operations
+ * may be submitted at once, as after weft_peer_add(). -EALREADY: the blob's engine is a peer already, under another handle. */
 int weft_peer_replace(weft_engine *engine, weft_peer peer, const void *blob, size_t bytes);
 
 /* -ESTALE when the descriptor is not of the peer's present incarnation. */
@@ -259,14 +275,18 @@ int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const 
 
 /* A call ends with the reply, an error, or at its deadline: WEFT_EVENT_REPLY. */
 int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes, const struct weft_op *op, weft_transfer *ret_transfer);
-/* status is 0 or a negative errno of the application's. A reply no one waits for any more is dropped. */
+/* status is 0 or a negative errno of the application's. A reply no one waits for any more is dropped. Replies do not count among
+ * max_transfers: they have as many slots of their own, so that calls both ways never wait for each other. -EAGAIN: all of those
+ * hold replies that their callers' engines have not acknowledged yet; take events, so that theirs can come, and try again. */
 int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int status, const void *data, uint64_t bytes);
 
 /* Ends when every peer named has entered a barrier with the same id that names us. */
 int weft_barrier(weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op, weft_transfer *ret_transfer);
 
 /* WEFT_EVENT_COUNTED on op->queue when count more writes with this immediate have landed; those that landed before
- * the call count. One expectation an immediate at a time (-EBUSY). Ends with -ETIMEDOUT at its deadline. */
+ * the call count. One expectation an immediate at a time (-EBUSY). Ends with -ETIMEDOUT at its deadline. Of immediates that nobody
+ * expects yet the 4096 that arrived last are remembered, of all peers together: what came before 4096 different others is
+ * forgotten, and the log says so. */
 int weft_expect(weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op, weft_transfer *ret_transfer);
 
 /* The operation still ends exactly once, with -ECANCELED unless it ended first. -ENOENT when it has ended already. */
@@ -291,6 +311,7 @@ struct weft_rail_info {
 	uint32_t inject_bytes;
 	bool delivery_complete; /* a completion means: in the peer's memory */
 	bool waits;             /* the worker can sleep on it */
+	bool emulated;          /* the provider writes by messages, which take CPU time at the peer (EFA without RDMA writes) */
 	uint64_t writes, reads, sends, bytes, errors, retries, reopened; /* since open */
 };
 struct weft_peer_info {
@@ -308,10 +329,27 @@ struct weft_info {
 	char provider[32], libfabric[16];
 };
 int weft_engine_info(weft_engine *engine, struct weft_info *ret_info);
-/* The configuration in effect, defaults filled in. Its texts live as long as the engine. */
+/* The configuration in effect, defaults filled in. ret_config->size says on entry how large the caller's structure is, as
+ * WEFT_CONFIG_INIT does: -EINVAL when it cannot be. Its texts live as long as the engine. */
 int weft_engine_config(weft_engine *engine, struct weft_config *ret_config);
 int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *ret_info);
 int weft_peer_info(weft_engine *engine, weft_peer peer, struct weft_peer_info *ret_info);
+
+enum weft_path_state {
+	WEFT_PATH_UNUSED,    /* not tried: another of the peer's rails answers */
+	WEFT_PATH_SILENT,    /* tried, not answered */
+	WEFT_PATH_UP,        /* carries work */
+	WEFT_PATH_ANSWERED,  /* has answered, carries nothing now */
+	WEFT_PATH_ELSEWHERE, /* not used: the kernel sends there by another device than the rail's */
+	WEFT_PATH_NO_ROUTE,  /* not used: the kernel has no route there, or the peer's rail is of another provider */
+};
+struct weft_path_info {
+	enum weft_path_state state;
+	char address[64]; /* the peer's rail, "10.0.0.2:4711"; "" where its address says nothing to people */
+	char by[32];      /* the device the kernel sends by, "lo" within one host; "": not the kernel's to decide, or no route */
+};
+/* What is between one of our rails and one of the peer's (from 0 to weft_peer_info.rails). Waits for the worker's turn. */
+int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail, struct weft_path_info *ret_info);
 
 /* Every NIC weft could use here, engine or no engine: calls fn for each until it returns non-zero. */
 struct weft_nic {

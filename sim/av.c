@@ -61,6 +61,12 @@ static int insert_one(struct vector *av, const struct wire_address *address, fi_
 	struct peer *peer;
 	uint32_t index, generation, *bucket;
 
+	/* EFA knows an address again and counts nothing: the first removal is for all who inserted it. */
+	if (av->dom->config->spec.personality != SIM_VERBS) {
+		*ret_addr = av_reverse(av, address);
+		if (*ret_addr != FI_ADDR_NOTAVAIL)
+			return 0;
+	}
 	if (av->free_count) {
 		index = av->free_list[--av->free_count];
 	} else {
@@ -123,7 +129,7 @@ static void forget(struct vector *av, uint32_t index)
 	peer->nic = NULL;
 	peer->used = 0;
 	peer->state = PEER_NEW;
-	peer->generation++; /* requests in flight to it end with "unknown peer" */
+	peer->generation++; /* requests in flight to it end with "unknown peer", or are forgotten */
 }
 
 static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
@@ -265,6 +271,7 @@ bool peer_resolve(struct peer *peer)
 	}
 	peer->nic = wire_memory(peer->nic_map);
 	peer->local = wire_is_local(peer->ep_map);
+	peer->emulated = peer->nic->emulated != 0;
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * The control file. Setting and clearing is for the command and tests (any thread, serialised by a file lock
+ * The control file's rules. Setting and clearing is for the command and tests (any thread, serialised by a file lock
  * in spirit: rules are claimed with a compare-exchange); matching runs in the provider, on the thread that
  * posts. Decisions depend only on the seed, the rule's number and how many requests it has seen, so a run
  * with the same order of requests replays.
@@ -8,16 +8,10 @@
 #include "spec.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define MAGIC 0x4b46534d49535446ull
 
 enum argument { ARG_NONE, ARG_NUMBER, ARG_OPTIONAL, ARG_TIME };
 
@@ -41,6 +35,8 @@ static const struct {
 	[SIM_FAULT_ANONYMOUS] = { "anonymous", ARG_NUMBER },
 	[SIM_FAULT_NEGATIVE] = { "negative", ARG_NUMBER },
 	[SIM_FAULT_REFUSE] = { "refuse", ARG_NUMBER },
+	[SIM_FAULT_TWICE] = { "twice", ARG_NUMBER },
+	[SIM_FAULT_STALL] = { "stall", ARG_TIME },
 };
 #define FAULTS (sizeof faults / sizeof faults[0])
 
@@ -56,49 +52,6 @@ static int fail(char *error, size_t bytes, const char *format, ...)
 		vsnprintf(error, bytes, format, arguments);
 	va_end(arguments);
 	return -EINVAL;
-}
-
-int sim_control_open(const char *path, struct sim_control **ret_control)
-{
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	struct sim_control *control;
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	struct stat st;
-	int rc;
-
-	if (fd < 0)
-		return -errno;
-	/* The lock makes creation one step for everyone else; closing the descriptor releases it. */
-	if (fcntl(fd, F_SETLKW, &lock) || fstat(fd, &st) ||
-	    ((size_t)st.st_size < sizeof *control && ftruncate(fd, sizeof *control))) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
-	control = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (control == MAP_FAILED) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
-	if (!control->magic) {
-		control->version = 1;
-		atomic_store(&control->seed, 1);
-		control->magic = MAGIC;
-	}
-	close(fd);
-	if (control->magic != MAGIC || control->version != 1) {
-		munmap(control, sizeof *control);
-		return -EINVAL;
-	}
-	*ret_control = control;
-	return 0;
-}
-
-void sim_control_close(struct sim_control *control)
-{
-	if (control)
-		munmap(control, sizeof *control);
 }
 
 static int parse_number(const char *text, uint64_t *ret_value)

@@ -3,8 +3,8 @@
  * command `weft sim` and tests map the same file; whoever opens it first creates it.
  *
  * One rule as text: [host=NAME,][nic=N|NIC,][peer=NAME,][op=OP,][after=N,][every=N,][count=N,][p=0.5,]fault=F
- * with F one of error:STATUS anonymous:STATUS negative:STATUS drop delay:TIME dup eagain:N refuse:ERRNO rnr:N down
- * slow:FACTOR dead overrun reg:ERRNO internal
+ * with F one of error:STATUS anonymous:STATUS negative:STATUS twice:STATUS drop delay:TIME dup eagain:N refuse:ERRNO rnr:N down
+ * slow:FACTOR dead overrun reg:ERRNO internal stall:TIME
  */
 #ifndef SIM_CONTROL_H
 #define SIM_CONTROL_H
@@ -32,6 +32,8 @@ enum sim_fault {
 	SIM_FAULT_ANONYMOUS, /* complete with this EFA status, and do not say which request it was */
 	SIM_FAULT_NEGATIVE,  /* complete with this EFA status, and a negative error code */
 	SIM_FAULT_REFUSE,    /* the post itself fails, with this errno */
+	SIM_FAULT_TWICE,     /* complete with this EFA status, and again with the same */
+	SIM_FAULT_STALL,     /* the call takes so long, in ns: the post, or with op=reg the registration */
 };
 
 /* What a rule applies to; SIM_OP_ANY matches all but registration. */
@@ -57,8 +59,13 @@ struct sim_control {
 	struct sim_rule rules[SIM_RULES];
 };
 
-/* Maps the file, creating it if need be. 0 or a negative errno; the map stays valid until close. */
+/* Maps the file, making it where there is none. 0 or a negative errno; the map stays valid until close. What is there and is
+ * no control file (any other file, an empty one, a directory, a FIFO) is left as it is: -EINVAL. */
 int sim_control_open(const char *path, struct sim_control **ret_control);
+/* Maps a file that is there, to read only. */
+int sim_control_view(const char *path, struct sim_control **ret_control);
+/* Makes an empty file the caller has just made, and has open for writing, a control file. */
+int sim_control_fill(int fd);
 void sim_control_close(struct sim_control *control);
 
 /* Returns the rule's number, or a negative errno with why in `error`. */

@@ -292,7 +292,7 @@ static inline void progress(struct completion_queue *cq, struct endpoint *ep, st
 	if (UNLIKELY(dom->strict) && ep->rung != ep->tail && !ep->refused)
 		strict_fail("CQ of NIC %d read while %u requests posted with FI_MORE wait for a doorbell",
 			    dom->nic, ep->tail - ep->rung);
-	if (UNLIKELY(dom->config->spec.target_progress))
+	if (UNLIKELY(dom->counts_polls))
 		atomic_fetch_add_explicit(&ep->wire->polls, 1, memory_order_relaxed);
 	/* Half of the array for arrivals first: a flood of either kind must not starve the other. */
 	if (ep->rx_cq == cq)
@@ -479,6 +479,9 @@ int cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **ret
 	cq->format = attr->format;
 	cq->entry_bytes = bytes[attr->format];
 	cq->size = attr->size ? attr->size : spec->tx + spec->rx;
+	/* EFA: never less than what its two queues hold. Room for more must be asked for on top of that. */
+	if (spec->personality != SIM_VERBS && cq->size < dom->queues)
+		cq->size = dom->queues;
 	if (spec->cq && cq->size > spec->cq)
 		cq->size = spec->cq;
 	attr->size = cq->size;

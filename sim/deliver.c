@@ -265,6 +265,13 @@ static bool peer_dead(struct peer *peer, uint64_t now)
 	return peer->dead;
 }
 
+/* Reads and writes that messages stand in for land when the target reads its completions. */
+static inline bool target_must_look(const struct domain *dom, const struct request *request, const struct peer *peer)
+{
+	return (dom->config->spec.target_progress && request->kind != REQ_SEND) ||
+	       (request->kind == REQ_WRITE && (dom->emulated || peer->emulated));
+}
+
 /* The rare cases. OUT_DONE: nothing rare after all, go on. */
 static enum outcome deliver_odd(struct endpoint *ep, struct request *request, struct peer *peer, uint64_t now,
 				int *ret_status)
@@ -279,7 +286,7 @@ static enum outcome deliver_odd(struct endpoint *ep, struct request *request, st
 	if (request->fault == SIM_FAULT_INTERNAL)
 		fault_internal(ep);
 	if (request->fault == SIM_FAULT_ERROR || request->fault == SIM_FAULT_ANONYMOUS ||
-	    request->fault == SIM_FAULT_NEGATIVE) {
+	    request->fault == SIM_FAULT_NEGATIVE || request->fault == SIM_FAULT_TWICE) {
 		*ret_status = (int)request->fault_argument;
 		return OUT_ERROR;
 	}
@@ -295,7 +302,7 @@ static enum outcome deliver_odd(struct endpoint *ep, struct request *request, st
 		*ret_status = EFA_BAD_QPN;
 		return OUT_ERROR;
 	}
-	if (dom->config->spec.target_progress && request->kind != REQ_SEND) {
+	if (target_must_look(dom, request, peer)) {
 		polls = atomic_load_explicit(&peer->ep->polls, memory_order_relaxed);
 		if (request->polls == UINT64_MAX)
 			request->polls = polls;
@@ -315,6 +322,10 @@ enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now,
 
 	*ret_status = 0;
 	if (UNLIKELY(peer->generation != request->peer_generation)) {
+		if (ep->dom->forgets) {
+			request->completes = 0;
+			return OUT_DONE;
+		}
 		*ret_status = EFA_UNKNOWN_PEER;
 		return OUT_ERROR;
 	}
@@ -323,7 +334,7 @@ enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now,
 		return OUT_WAIT;
 	}
 	if (UNLIKELY(request->fault || !peer->local || fault_active(ep->dom) ||
-		     ep->dom->config->spec.target_progress ||
+		     target_must_look(ep->dom, request, peer) ||
 		     atomic_load_explicit(&peer->ep->head.state, memory_order_acquire) != WIRE_LIVE))
 		out = deliver_odd(ep, request, peer, now, ret_status);
 	if (LIKELY(out == OUT_DONE)) {

@@ -4,11 +4,33 @@
  */
 #include "prov.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define VISITOR (UINT64_C(1) << 63) /* who closes a region: both sides wait for each other */
+
+static bool take_inside(struct domain *dom, uint64_t self, uint64_t *ret_other)
+{
+	*ret_other = 0;
+	/* Relaxed on purpose: this finds a race, it must not hide one from ThreadSanitizer. */
+	return atomic_compare_exchange_strong_explicit(&dom->inside, ret_other, self, memory_order_relaxed,
+						       memory_order_relaxed);
+}
+
+void dom_visit(struct domain *dom)
+{
+	uint64_t self = (uint64_t)syscall(SYS_gettid) | VISITOR, other;
+
+	if (dom->locking)
+		pthread_mutex_lock(&dom->mutex);
+	else
+		while (!take_inside(dom, self, &other))
+			sched_yield();
+}
 
 void dom_enter_slow(struct domain *dom, const char *call)
 {
@@ -17,14 +39,15 @@ void dom_enter_slow(struct domain *dom, const char *call)
 		return;
 	}
 	if (dom->strict) {
-		uint64_t self = (uint64_t)syscall(SYS_gettid), other = 0;
+		uint64_t self = (uint64_t)syscall(SYS_gettid), other;
 
-		/* Relaxed on purpose: this finds a race, it must not hide one from ThreadSanitizer. */
-		if (!atomic_compare_exchange_strong_explicit(&dom->inside, &other, self, memory_order_relaxed,
-							     memory_order_relaxed))
-			strict_fail(
-			    "%s: threads %llu and %llu are in one domain at once under FI_THREAD_DOMAIN",
-			    call, (unsigned long long)other, (unsigned long long)self);
+		while (!take_inside(dom, self, &other))
+			if (other & VISITOR)
+				sched_yield();
+			else
+				strict_fail(
+				    "%s: threads %llu and %llu are in one domain at once under FI_THREAD_DOMAIN",
+				    call, (unsigned long long)other, (unsigned long long)self);
 	}
 }
 
@@ -46,6 +69,7 @@ static int domain_close(struct fid *fid)
 		atomic_fetch_sub(&dom->eq->refs, 1);
 	wire_destroy(dom->map);
 	pthread_mutex_destroy(&dom->mutex);
+	pthread_mutex_destroy(&dom->mr_mutex);
 	free(dom->mr_free);
 	atomic_fetch_sub(&dom->fabric->refs, 1);
 	free(dom);
@@ -137,16 +161,25 @@ int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain 
 	dom->local_keys = config->spec.personality != SIM_EFA;
 	dom->ordered_sends = config->spec.personality != SIM_EFA_DIRECT;
 	dom->ordered_rma = config->spec.personality == SIM_VERBS;
+	dom->forgets = config->spec.personality == SIM_EFA;
+	dom->shm = config->spec.as_efa && config->spec.personality == SIM_EFA &&
+		   ((info->caps & FI_LOCAL_COMM) || !(info->caps & FI_REMOTE_COMM));
+	dom->emulated = config->spec.personality == SIM_EFA &&
+			(config->spec.emulated || fabric->fid.api_version < config->spec.rdma_api);
+	dom->counts_polls = config->spec.target_progress || config->spec.as_efa || dom->emulated;
+	dom->queues = info->tx_attr->size + info->rx_attr->size;
 	dom->copy = config->spec.copy;
 	set_rates(dom, &config->spec);
 	dom->wire = wire_memory(dom->map);
 	snprintf(dom->wire->host, sizeof dom->wire->host, "%s", config->spec.host);
 	dom->wire->nic = (uint32_t)nic;
+	dom->wire->emulated = dom->emulated;
 	atomic_store(&dom->wire->ticks_per_byte, dom->ticks_per_byte);
 	dom->random = (config->spec.seed + 1) * 0x9e3779b97f4a7c15ull + (uint64_t)nic + 1;
 	/* So that a key of the same NIC of another host is not valid here by accident. */
 	dom->mr_generation = dom->wire->head.id % 255;
 	pthread_mutex_init(&dom->mutex, NULL);
+	pthread_mutex_init(&dom->mr_mutex, NULL);
 	dom->fid.fid.fclass = FI_CLASS_DOMAIN;
 	dom->fid.fid.context = context;
 	dom->fid.fid.ops = &domain_fid_ops;

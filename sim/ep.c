@@ -4,6 +4,7 @@
  */
 #include "prov.h"
 
+#include <rdma/fi_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -204,9 +205,21 @@ static int ep_close(struct fid *fid)
 	return 0;
 }
 
+/* FI_OPT_EFA_EMULATED_WRITE: from 1.18 on, absent from 1.17's headers. */
+#define OPT_EMULATED_WRITE (FI_OPT_EFA_RNR_RETRY + 2)
+
 static int ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen)
 {
-	return -FI_ENOPROTOOPT;
+	struct endpoint *ep = container_of(fid, struct endpoint, fid.fid);
+
+	if (level != FI_OPT_ENDPOINT || optname != OPT_EMULATED_WRITE ||
+	    ep->dom->config->spec.personality == SIM_VERBS)
+		return -FI_ENOPROTOOPT;
+	if (*optlen < sizeof(bool))
+		return -FI_ETOOSMALL;
+	*(bool *)optval = ep->dom->emulated;
+	*optlen = sizeof(bool);
+	return 0;
 }
 
 static int ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen)

@@ -3,11 +3,13 @@
  */
 #include "prov.h"
 
+#include <time.h>
+
 #define BIT(fault) (1u << (fault))
 #define PER_REQUEST                                                                                          \
 	(BIT(SIM_FAULT_ERROR) | BIT(SIM_FAULT_DROP) | BIT(SIM_FAULT_DELAY) | BIT(SIM_FAULT_DUP) |            \
 	 BIT(SIM_FAULT_RNR) | BIT(SIM_FAULT_OVERRUN) | BIT(SIM_FAULT_INTERNAL) | BIT(SIM_FAULT_ANONYMOUS) |  \
-	 BIT(SIM_FAULT_NEGATIVE))
+	 BIT(SIM_FAULT_NEGATIVE) | BIT(SIM_FAULT_TWICE))
 
 static struct sim_event event_of(struct domain *dom, enum sim_op_kind op, struct peer *peer)
 {
@@ -30,6 +32,15 @@ void fault_mark(struct endpoint *ep, struct request *request, struct peer *peer)
 	    (uint8_t)sim_control_fire(ep->dom->control, &event, PER_REQUEST, &request->fault_argument);
 }
 
+/* While any rule stands: mending ends it early. */
+static void stall(struct domain *dom, uint64_t ns)
+{
+	const struct timespec nap = { 0, 1000000 };
+
+	for (uint64_t passed = 0; passed < ns && fault_active(dom); passed += 1000000)
+		nanosleep(&nap, NULL);
+}
+
 int fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer *peer)
 {
 	struct sim_event event;
@@ -37,6 +48,8 @@ int fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer 
 
 	peer_resolve(peer);
 	event = event_of(ep->dom, (enum sim_op_kind)kind, peer);
+	if (sim_control_fire(ep->dom->control, &event, BIT(SIM_FAULT_STALL), &argument) != SIM_FAULT_NONE)
+		stall(ep->dom, argument);
 	switch (sim_control_fire(ep->dom->control, &event, BIT(SIM_FAULT_EAGAIN) | BIT(SIM_FAULT_REFUSE), &argument)) {
 	case SIM_FAULT_EAGAIN:
 		return -FI_EAGAIN;
@@ -66,6 +79,15 @@ uint64_t fault_slowness(struct domain *dom, struct peer *peer)
 	sim_control_stands(dom->control, dom->wire->host, dom->nic, SIM_FAULT_SLOW, &here);
 	sim_control_stands(dom->control, peer->nic->host, (int)peer->nic->nic, SIM_FAULT_SLOW, &there);
 	return here > there ? here : there;
+}
+
+void fault_stall_registration(struct domain *dom)
+{
+	struct sim_event event = event_of(dom, SIM_OP_REG, NULL);
+	uint64_t argument;
+
+	if (sim_control_fire(dom->control, &event, BIT(SIM_FAULT_STALL), &argument) != SIM_FAULT_NONE)
+		stall(dom, argument);
 }
 
 int fault_registration(struct domain *dom)

@@ -262,6 +262,8 @@ static struct fi_info *make_info(const struct config *config, int nic, const str
 	if (!info)
 		return NULL;
 	info->caps = CAPS | (hints ? hints->caps & FI_HMEM : 0);
+	if (spec->as_efa && hints && hints->caps) /* EFA names no peers that were not asked for */
+		info->caps &= hints->caps | ~(uint64_t)(FI_LOCAL_COMM | FI_REMOTE_COMM);
 	info->mode = spec->personality == SIM_EFA_DIRECT ? FI_CONTEXT2 : 0;
 	info->addr_format = spec->personality == SIM_VERBS ? FI_ADDR_IB_UD : FI_ADDR_EFA;
 	fill_queues(info, spec);
@@ -342,8 +344,6 @@ static bool matches(const struct fi_info *hints, const struct fi_info *info)
 		return false;
 	if (hints->addr_format && hints->addr_format != info->addr_format)
 		return false;
-	if (offered == FI_MR_BASIC)
-		offered = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL;
 	/* Bits left unspecified mean "tell me" only when there is no domain_attr at all. */
 	if (d && (needed & ~offered))
 		return false;
@@ -352,28 +352,40 @@ static bool matches(const struct fi_info *hints, const struct fi_info *info)
 	return attributes_match(hints, info) && names_match(hints, info);
 }
 
+/* Every NIC under one personality, as far as it matches; where the next belongs is moved on. */
+static int list_nics(const struct config *config, const struct fi_info *hints, struct fi_info ***tail)
+{
+	for (int nic = 0; nic < (int)config->spec.nics; nic++) {
+		struct fi_info *info = make_info(config, nic, hints);
+
+		if (!info)
+			return -FI_ENOMEM;
+		if (hints && !matches(hints, info)) {
+			free_info(info);
+			continue;
+		}
+		**tail = info;
+		*tail = &info->next;
+	}
+	return 0;
+}
+
 int info_get(uint32_t version, const char *node, const char *service, uint64_t flags,
 	     const struct fi_info *hints, struct fi_info **ret_info)
 {
 	const struct config *config = config_current();
 	struct fi_info *first = NULL, **tail = &first;
+	int rc;
 
 	*ret_info = NULL;
 	if (!config)
 		return -FI_ENODATA;
-	for (int nic = 0; nic < (int)config->spec.nics; nic++) {
-		struct fi_info *info = make_info(config, nic, hints);
-
-		if (!info) {
-			free_info(first);
-			return -FI_ENOMEM;
-		}
-		if (hints && !matches(hints, info)) {
-			free_info(info);
-			continue;
-		}
-		*tail = info;
-		tail = &info->next;
+	rc = config->direct ? list_nics(config->direct, hints, &tail) : 0; /* EFA lists it first */
+	if (!rc)
+		rc = list_nics(config, hints, &tail);
+	if (rc) {
+		free_info(first);
+		return rc;
 	}
 	if (!first)
 		return -FI_ENODATA;

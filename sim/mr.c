@@ -1,6 +1,7 @@
 /*
  * Registered memory: a table in the NIC's segment, so that other processes' NICs can check keys. A key is
- * 6 bits of NIC, 8 of generation and 18 of slot: good on that NIC only, and stale once closed.
+ * 6 bits of NIC, 8 of generation and 18 of slot: good on that NIC only, and stale once closed. Any thread may register and
+ * close, whatever the threading model: the providers whose registrations take long allow that.
  */
 #include "prov.h"
 
@@ -16,17 +17,20 @@ static int mr_close(struct fid *fid)
 	struct domain *dom = region->dom;
 	struct wire_mr *mr = &dom->wire->mr[region->slot];
 
-	dom_enter(dom, "fi_close of a region");
-	if (dom->strict)
+	if (dom->strict) {
+		dom_visit(dom);
 		strict_mr_close(dom, (uint32_t)region->fid.key);
+		dom_leave(dom);
+	}
 	/* Sequentially consistent: pairs with guard_take, which counts itself in and then looks at the key.
 	 */
 	atomic_store(&mr->key, 0);
 	wire_retire(&mr->users);
+	pthread_mutex_lock(&dom->mr_mutex);
 	dom->mr_free[dom->mr_free_count++] = region->slot;
 	dom->pages_used -= region->pages;
+	pthread_mutex_unlock(&dom->mr_mutex);
 	atomic_fetch_sub(&dom->refs, 1);
-	dom_leave(dom);
 	free(region);
 	return 0;
 }
@@ -82,6 +86,9 @@ static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, ui
 	rc = take_slot(dom, &region->slot);
 	if (rc)
 		return rc;
+	/* As libfabric's efa does: whoever asks to send from it makes it readable for peers. */
+	if (dom->config->spec.personality != SIM_VERBS && (access & FI_SEND))
+		access |= FI_REMOTE_READ;
 	mr = &dom->wire->mr[region->slot];
 	dom->pages_used += pages;
 	dom->mr_generation = dom->mr_generation % 255 + 1;
@@ -118,12 +125,14 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	region->fid.fid.fclass = FI_CLASS_MR;
 	region->fid.fid.context = attr->context;
 	region->fid.fid.ops = &mr_fid_ops;
-	dom_enter(dom, "fi_mr_reg");
+	if (fault_active(dom))
+		fault_stall_registration(dom);
+	pthread_mutex_lock(&dom->mr_mutex);
 	rc = register_region(dom, (uint64_t)(uintptr_t)attr->mr_iov[0].iov_base, attr->mr_iov[0].iov_len,
 			     access, region);
 	if (!rc)
 		atomic_fetch_add(&dom->refs, 1);
-	dom_leave(dom);
+	pthread_mutex_unlock(&dom->mr_mutex);
 	if (rc) {
 		free(region);
 		return rc;

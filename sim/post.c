@@ -127,6 +127,10 @@ static ssize_t post_refused(struct endpoint *ep, const struct posting *p)
 {
 	if (!ep->enabled || !ep->tx_cq)
 		return ep->enabled ? -FI_ENOCQ : -FI_EOPBADSTATE;
+	if (ep->dom->strict && ep->dom->config->spec.personality != SIM_VERBS &&
+	    (p->addr >= ep->av->count || !ep->av->peers[p->addr].used))
+		strict_fail("a request to address %llu, which is not in the vector: EFA follows a null pointer",
+			    (unsigned long long)p->addr);
 	if (p->count > ep->iov_limit || p->addr >= ep->av->count || !ep->av->peers[p->addr].used)
 		return -FI_EINVAL;
 	return -FI_EAGAIN; /* the queue is full */
@@ -158,7 +162,7 @@ INLINE ssize_t post_inside(struct endpoint *ep, const struct posting *p)
 	    stamp_context(ep, p->context))
 		return -FI_EINVAL;
 	if (UNLIKELY(dom->strict))
-		strict_post(ep, p->context);
+		strict_post(ep, p->context, peer);
 	ep->free_count--;
 	request->context = p->context;
 	request->flags = completion_flags[p->kind];
@@ -376,8 +380,13 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg, ui
 
 static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags)
 {
+	const struct endpoint *ep = container_of(fid, struct endpoint, fid);
+
 	if (flags & (FI_INJECT | FI_REMOTE_CQ_DATA))
 		return -FI_EINVAL;
+	if (UNLIKELY(ep->dom->strict) && ep->dom->forgets && ep->rung != ep->tail &&
+	    ep->requests[ep->order[(ep->tail - 1) & ep->mask]].kind == REQ_WRITE)
+		strict_fail("a read while writes posted with FI_MORE wait for a doorbell: EFA 2.1 hangs");
 	return rma_msg(fid, msg, flags, REQ_READ, "fi_readmsg");
 }
 

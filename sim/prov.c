@@ -50,7 +50,8 @@ static struct config *make_config(const char *text)
 	if (config->spec.control[0]) {
 		rc = sim_control_open(config->spec.control, &config->control);
 		if (rc) {
-			sim_log("control file '%s': %s", config->spec.control, strerror(-rc));
+			sim_log("control file '%s': %s", config->spec.control,
+				rc == -EINVAL ? "not a control file" : strerror(-rc));
 			goto free_config;
 		}
 		atomic_store(&config->control->seed, config->spec.seed);
@@ -59,7 +60,19 @@ static struct config *make_config(const char *text)
 		if (!config->control)
 			goto free_config;
 	}
+	if (config->spec.as_efa && config->spec.personality == SIM_EFA) {
+		config->direct = malloc(sizeof *config);
+		if (!config->direct)
+			goto free_control;
+		*config->direct = *config;
+		sim_spec_become(&config->direct->spec, SIM_EFA_DIRECT);
+	}
 	return config;
+free_control:
+	if (config->spec.control[0])
+		sim_control_close(config->control);
+	else
+		free(config->control);
 free_config:
 	free(config);
 	return NULL;
@@ -100,6 +113,7 @@ static void cleanup(void)
 			sim_control_close(config->control);
 		else
 			free(config->control);
+		free(config->direct);
 		free(config);
 	}
 	pthread_mutex_unlock(&mutex);
@@ -119,6 +133,15 @@ struct fi_provider *fi_prov_ini(void);
 
 FI_EXT_INI
 {
+	const char *text = getenv("SIMFAB");
+	struct sim_spec spec;
+	char error[256];
+
 	sim_clock_start();
+	/* Once for the process: libfabric asks for the name here. It takes the newer of two of one name. */
+	if (text && !sim_spec_parse(text, &spec, error, sizeof error) && spec.as_efa) {
+		provider.name = "efa";
+		provider.version = FI_VERSION(1000, 0);
+	}
 	return &provider;
 }

@@ -22,6 +22,12 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <stddef.h>
+
+/* libfabric 1.x has it in its headers, 2.x no longer. */
+#ifndef container_of
+#define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+#endif
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -50,6 +56,7 @@ struct config {
 	char text[1024];
 	struct sim_spec spec;
 	struct sim_control *control; /* never NULL: a private one where no file was named */
+	struct config *direct; /* the same NICs as efa-direct; NULL but with as=efa */
 };
 
 struct fabric {
@@ -74,6 +81,11 @@ struct domain {
 	int nic;
 	bool guarded; /* any entry needs dom_enter: locking, or strict */
 	bool locking, strict, local_keys, ordered_rma, ordered_sends;
+	bool forgets; /* requests to a peer that is removed from the address vector never complete */
+	bool shm;     /* peers of the same host are reached through shared memory inside the provider */
+	bool emulated; /* our side cannot write by itself */
+	bool counts_polls; /* those who write to us may wait for one */
+	size_t queues; /* what the transmit and the receive queue hold together */
 	enum sim_copy copy;
 
 	struct wire_map *map;
@@ -88,6 +100,7 @@ struct domain {
 	pthread_mutex_t mutex;
 	_Atomic uint64_t inside; /* strict: the thread that is in, 0 for none */
 
+	pthread_mutex_t mr_mutex; /* the next four: any thread may register, as EFA's and verbs' providers allow */
 	uint32_t mr_generation, mr_next, mr_free_count;
 	uint32_t *mr_free;
 	uint64_t pages_used;
@@ -115,7 +128,7 @@ struct peer {
 	uint32_t waiting;	    /* requests held back by the handshake */
 	uint32_t backing_off;	    /* sends the receiver was not ready for */
 	uint32_t issued, delivered; /* ordering: numbers given out, next to deliver */
-	uint8_t state, used, local, dead;
+	uint8_t state, used, local, dead, emulated;
 };
 
 struct vector {
@@ -229,6 +242,7 @@ int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_doma
 		void *context);
 void dom_enter_slow(struct domain *dom, const char *call);
 void dom_leave_slow(struct domain *dom);
+void dom_visit(struct domain *dom); /* strict: any thread, to look at its requests; left by dom_leave() */
 
 static inline void dom_enter(struct domain *dom, const char *call)
 {
@@ -322,6 +336,7 @@ int fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer 
 bool fault_silent(struct domain *dom, struct peer *peer);
 uint64_t fault_slowness(struct domain *dom, struct peer *peer);
 int fault_registration(struct domain *dom);
+void fault_stall_registration(struct domain *dom); /* before it is inside: as pinning is */
 void fault_internal(struct endpoint *ep);
 
 static inline bool fault_active(const struct domain *dom)
@@ -332,7 +347,7 @@ static inline bool fault_active(const struct domain *dom)
 /* strict.c: each stops the process if the rule is broken */
 void strict_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void stop_process(void) __attribute__((noreturn));
-void strict_post(struct endpoint *ep, void *context);
+void strict_post(struct endpoint *ep, void *context, const struct peer *peer);
 void strict_done(struct endpoint *ep, void *context);
 void strict_mr_close(struct domain *dom, uint32_t key);
 

@@ -2,6 +2,7 @@
  * Points libfabric at the simulated NICs. Called once, by the command line, on the main thread.
  */
 #include "setup.h"
+#include "control.h"
 #include "spec.h"
 
 #include <errno.h>
@@ -67,6 +68,22 @@ static bool find_provider(char *dir, size_t bytes)
 	return holds(dir, PROVIDER);
 }
 
+/* Said here, where somebody reads it, and not only in the provider's log. */
+static int check_control(const char *path, char *error, size_t error_bytes)
+{
+	struct sim_control *control;
+	int rc = *path ? sim_control_view(path, &control) : -ENOENT;
+
+	if (rc == -ENOENT)
+		return 0;
+	if (rc)
+		snprintf(error, error_bytes, "%s: %s", path,
+			 rc == -EINVAL ? "not a control file" : strerror(-rc));
+	else
+		sim_control_close(control);
+	return rc;
+}
+
 int wf_sim_setup(const char *spec, char *error, size_t error_bytes)
 {
 	char dir[PATH_MAX], topology[PATH_MAX + 128], path[PATH_MAX + 4096];
@@ -74,6 +91,8 @@ int wf_sim_setup(const char *spec, char *error, size_t error_bytes)
 	struct sim_spec parsed;
 	int rc = sim_spec_parse(spec, &parsed, error, error_bytes);
 
+	if (!rc)
+		rc = check_control(parsed.control, error, error_bytes);
 	if (rc)
 		return rc;
 	if (!find_provider(dir, sizeof dir)) {

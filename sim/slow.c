@@ -103,12 +103,14 @@ void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 					 .err = errno_of(status),
 					 .prov_errno = status };
 
-	/* What real providers were seen to do: shm of libfabric 1.17 does both. */
+	/* What real providers were seen to do: shm of libfabric 1.17 the first two, tcp the third. */
 	if (UNLIKELY(request->fault == SIM_FAULT_ANONYMOUS))
 		error.op_context = NULL;
 	if (UNLIKELY(request->fault == SIM_FAULT_NEGATIVE))
 		error.err = -error.err;
 	cq_push_error(ep->tx_cq, &error);
+	if (UNLIKELY(request->fault == SIM_FAULT_TWICE))
+		cq_push_error(ep->tx_cq, &error);
 	ep_free_request(ep, index);
 }
 
@@ -120,7 +122,12 @@ static bool launch_again(struct endpoint *ep, uint32_t index, uint64_t now)
 	uint64_t limit = sim_ticks_of_ns(ep->dom->config->spec.unresponsive_ns);
 
 	if (peer->generation != request->peer_generation) {
-		ep_finish_error(ep, index, EFA_UNKNOWN_PEER);
+		if (ep->dom->forgets) {
+			request->completes = 0;
+			ep_finish(ep, index);
+		} else {
+			ep_finish_error(ep, index, EFA_UNKNOWN_PEER);
+		}
 		return false;
 	}
 	if (peer->state == PEER_ABSENT && peer_resolve(peer))

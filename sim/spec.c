@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { COUNT, TIME, RATE, COPY, PERSONALITY, TEXT };
+enum kind { COUNT, TIME, RATE, COPY, PERSONALITY, PROVIDER, VERSION, TEXT };
 
 struct key {
 	struct sim_knob knob;
@@ -77,6 +77,21 @@ static const struct key keys[] = {
 	{ { "personality", "efa, efa-direct, verbs", "whose rules apply" },
 	  PERSONALITY,
 	  AT(personality),
+	  0,
+	  0 },
+	{ { "as", "simfab, efa", "the provider's name; efa: with both its fabrics" },
+	  PROVIDER,
+	  AT(as_efa),
+	  0,
+	  0 },
+	{ { "emulated", "0, 1", "efa: writes go by messages, and the target must look" },
+	  COUNT,
+	  AT(emulated),
+	  0,
+	  1 },
+	{ { "rdma_api", "1.18", "efa: emulated for programs that ask for an older API" },
+	  VERSION,
+	  AT(rdma_api),
 	  0,
 	  0 },
 	{ { "control", "FILE", "mapped file through which faults are set" }, TEXT, AT(control), 256, 0 },
@@ -190,6 +205,17 @@ static const char *personality_name(int value)
 	return sim_personality_name(value);
 }
 
+static int parse_version(const char *text, uint64_t *ret_version)
+{
+	unsigned major, minor;
+	char rest;
+
+	if (sscanf(text, "%4u.%4u%c", &major, &minor, &rest) != 2)
+		return -EINVAL;
+	*ret_version = (uint64_t)major << 16 | minor;
+	return 0;
+}
+
 static int set_value(struct sim_spec *spec, const struct key *key, const char *value)
 {
 	void *field = (char *)spec + key->offset;
@@ -219,6 +245,14 @@ static int set_value(struct sim_spec *spec, const struct key *key, const char *v
 		rc = parse_word(value, key->kind == COPY ? copy_name : personality_name, 3, &word);
 		if (!rc)
 			memcpy(field, &word, sizeof word);
+		return rc;
+	case PROVIDER:
+		*(bool *)field = !strcmp(value, "efa");
+		return *(bool *)field || !strcmp(value, "simfab") ? 0 : -EINVAL;
+	case VERSION:
+		rc = parse_version(value, &number);
+		if (!rc)
+			memcpy(field, &number, sizeof number);
 		return rc;
 	case TEXT:
 		if (!*value || strlen(value) >= key->least)
@@ -354,12 +388,20 @@ static void apply_personality(struct sim_spec *spec)
 		spec->reorder = 0;
 }
 
+void sim_spec_become(struct sim_spec *spec, enum sim_personality personality)
+{
+	spec->personality = personality;
+	apply_personality(spec);
+}
+
 static int check(const struct sim_spec *spec, char *error, size_t bytes)
 {
 	if (spec->nics > (uint64_t)sim_machine_nics(&spec->machine))
 		return fail(error, bytes, "nics=%llu, but machine '%s' has %d",
 			    (unsigned long long)spec->nics, spec->machine_name,
 			    sim_machine_nics(&spec->machine));
+	if (spec->as_efa && spec->personality == SIM_VERBS)
+		return fail(error, bytes, "as=efa, but these NICs are like verbs'");
 	return 0;
 }
 

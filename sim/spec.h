@@ -28,6 +28,9 @@ struct sim_spec {
 	uint64_t rnr_ns, rnr_retries;
 	uint64_t pages; /* registration budget of a NIC, in 4 KiB pages */
 	uint64_t strict, target_progress;
+	bool as_efa; /* as=efa: the provider is called "efa" and lists both of EFA's fabrics */
+	uint64_t emulated; /* writes go by messages, as on cards without RDMA writes */
+	uint64_t rdma_api; /* and for programs that ask for an older API than this; major << 16 | minor */
 };
 
 /* One row per key: the parser, `weft sim --help` and the manual's table read the same list. */
@@ -40,6 +43,9 @@ const struct sim_knob *sim_knob_at(size_t index); /* NULL past the last */
 
 /* 0, or -EINVAL with one line of why in `error`. */
 int sim_spec_parse(const char *text, struct sim_spec *ret_spec, char *error, size_t error_bytes);
+
+/* The same NICs under another personality: EFA's second fabric. */
+void sim_spec_become(struct sim_spec *spec, enum sim_personality personality);
 
 /* "15us", "2ms", "never"; a bare number is nanoseconds. 0 or -EINVAL. */
 int sim_parse_time(const char *text, uint64_t *ret_ns);

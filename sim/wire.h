@@ -50,7 +50,7 @@ struct wire_mr {
 struct wire_nic {
 	struct wire_head head;
 	char host[64];
-	uint32_t nic, reserved;
+	uint32_t nic, emulated; /* emulated: writes to it go by messages */
 	_Atomic uint64_t ticks_per_byte;	    /* 44.20 fixed point: this NIC's rate, for senders */
 	_Alignas(64) _Atomic uint64_t receive_time; /* virtual time of its ingress */
 	_Alignas(64) _Atomic uint64_t respond_time; /* and of its read responses */

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define CONFIG_MOST 4096 /* bytes: no caller's configuration is larger, however new its header */
+
 /* ---- engine ---- */
 
 /* A caller built against an older header hands in a shorter structure: what it lacks takes the default. */
@@ -53,7 +55,7 @@ WF_HOT int weft_progress(weft_engine *engine)
 
 int weft_address(weft_engine *engine, void *blob, size_t *bytes)
 {
-	return engine && bytes && (blob || !*bytes) ? wf_engine_address(engine, blob, bytes) : -EINVAL;
+	return engine && bytes && (blob || !*bytes) ? wf_engine_address(engine, blob, bytes, NULL) : -EINVAL;
 }
 
 /* ---- queues ---- */
@@ -100,10 +102,12 @@ int weft_queue_close(weft_queue *queue)
 	/* A worker that still took it for the listener is through with it when each has had a turn. */
 	if (wf_engine_turn_each(engine))
 		return -EBUSY;
+	/* A waiter that does not leave is stopped from outside: it is to find its queue when it goes on. */
+	if (!wf_queue_shut(queue, engine->settings.close_ns))
+		return -EBUSY;
 	pthread_mutex_lock(&engine->lock);
 	wf_list_remove(&queue->link);
 	pthread_mutex_unlock(&engine->lock);
-	wf_queue_shut(queue);
 	wf_queue_free(queue);
 	return 0;
 }
@@ -152,16 +156,22 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 	uint64_t groups;
 	int group;
 
-	if (!engine || !ret_region)
+	if (!engine || !ret_region || (!near && access & WEFT_NEAR_REQUIRED))
 		return -EINVAL;
 	groups = engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1;
 	if (near) {
 		group = wf_layout_group_near(&engine->layout, near);
-		if (group < 0)
+		if (group == -EINVAL)
 			return group;
-		groups = UINT64_C(1) << group;
+		if (group < 0 && access & WEFT_NEAR_REQUIRED)
+			return -ENXIO;
+		if (group < 0)
+			wf_log(&engine->log, WEFT_LOG_WARN, "no rail of this host is near '%.40s': the region uses all of them",
+			       near);
+		else
+			groups = UINT64_C(1) << group;
 	}
-	return wf_region_register(engine, base, bytes, access, groups, ret_region);
+	return wf_region_register(engine, base, bytes, access & ~WEFT_NEAR_REQUIRED, groups, ret_region);
 }
 
 int weft_region_close(weft_engine *engine, weft_region region)
@@ -216,7 +226,7 @@ int weft_peer_add(weft_engine *engine, const void *blob, size_t bytes, weft_peer
 		return error;
 	error = check_reachable(engine, address);
 	if (!error)
-		error = wf_peer_add(engine, address, NULL, ret_peer);
+		error = wf_peer_add(engine, address, NULL, 0, ret_peer);
 	free(address);
 	return error;
 }
@@ -312,7 +322,7 @@ WF_HOT int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int st
 				       .bytes = bytes,
 				       .data = data };
 
-	return engine && status <= 0 ? wf_submit_message(engine, &message, NULL, NULL) : -EINVAL;
+	return engine && status <= 0 && status > INT32_MIN ? wf_submit_message(engine, &message, NULL, NULL) : -EINVAL;
 }
 
 int weft_barrier(weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op,
@@ -364,22 +374,34 @@ int weft_engine_info(weft_engine *engine, struct weft_info *ret_info)
 	info.workers = wf_engine_is_manual(engine) ? 0 : engine->groups;
 	info.incarnation = engine->incarnation;
 	info.peers = atomic_load(&engine->peers.live);
-	info.transfers_in_flight = wf_pool_out(&engine->transfers);
-	info.memory_bytes = sizeof(*engine) + wf_pool_bytes(&engine->transfers) + wf_pool_bytes(&engine->inbounds) +
+	info.transfers_in_flight = wf_pool_out(&engine->transfers) + wf_pool_out(&engine->answers);
+	info.memory_bytes = sizeof(*engine) + wf_pool_bytes(&engine->transfers) + wf_pool_bytes(&engine->answers) +
+			    wf_pool_bytes(&engine->inbounds) +
+			    wf_pool_bytes(&engine->inframes) +
 			    atomic_load(&engine->copies_kept) + atomic_load(&engine->peer_bytes);
 	for (uint32_t g = 0; g < engine->groups; g++)
 		info.memory_bytes += group_bytes(&engine->group[g]);
 	snprintf(info.provider, sizeof(info.provider), "%s", engine->provider);
-	snprintf(info.libfabric, sizeof(info.libfabric), "%s", wf_rail_libfabric_version());
+	wf_rail_libfabric_version(info.libfabric, sizeof(info.libfabric));
 	*ret_info = info;
 	return 0;
 }
 
 int weft_engine_config(weft_engine *engine, struct weft_config *ret_config)
 {
+	struct weft_config full;
+	size_t size;
+
 	if (!engine || !ret_config)
 		return -EINVAL;
-	wf_engine_config(engine, ret_config);
+	size = ret_config->size;
+	if (size < sizeof(size_t) || size > CONFIG_MOST)
+		return -EINVAL;
+	wf_engine_config(engine, &full);
+	/* As much as the caller's header knows of; what ours does not is zero there. */
+	memset(ret_config, 0, size);
+	memcpy(ret_config, &full, size < sizeof(full) ? size : sizeof(full));
+	ret_config->size = size;
 	return 0;
 }
 
@@ -406,6 +428,7 @@ int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *re
 	info.inject_bytes = seat->limits.inject_bytes;
 	info.delivery_complete = seat->limits.delivery_complete;
 	info.waits = seat->limits.waits;
+	info.emulated = seat->limits.emulated;
 	info.writes = atomic_load(&seat->count.writes);
 	info.reads = atomic_load(&seat->count.reads);
 	info.sends = atomic_load(&seat->count.sends);
@@ -434,12 +457,19 @@ int weft_peer_info(weft_engine *engine, weft_peer handle, struct weft_peer_info 
 	info.in_flight = atomic_load(&peer->accepted) - info.in_flight;
 	for (uint32_t g = 0; g < engine->groups; g++)
 		info.paths += atomic_load(&peer->lane[g]->paths_up);
-	pthread_mutex_lock(&peer->book_lock);
-	info.rails = peer->book->count;
-	pthread_mutex_unlock(&peer->book_lock);
+	info.rails = wf_peer_rails(peer);
 	wf_handle_put(&engine->peers, handle);
 	*ret_info = info;
 	return 0;
+}
+
+int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail, struct weft_path_info *ret_info)
+{
+	if (!engine || !ret_info)
+		return -EINVAL;
+	if (rail >= engine->rails)
+		return -ENOENT;
+	return wf_path_info(engine, peer, rail, peer_rail, ret_info);
 }
 
 int weft_nics(const struct weft_config *config, int (*fn)(void *context, const struct weft_nic *nic), void *context)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 
 SOURCE, BUILD, CC = sys.argv[1:4]
@@ -181,6 +182,18 @@ class Documents(unittest.TestCase):
         table = read("src/base/error.c")
         named = set(re.findall(r"-(E[A-Z]{3,})\b", read("include/weft.h")))
         self.assertEqual(sorted(name for name in named if not re.search(rf"\b{name}\b", table)), [])
+
+    def test_snippets_are_parts_of_programs(self):
+        """C in a document is what stands between /* README */ and /* README end */ in an example, which is run as a test."""
+        marked = {}
+        for path in files(["examples"], ".c"):
+            parts = re.findall(r"^[ \t]*/\* README \*/\n(.*?)^[ \t]*/\* README end \*/$", read(path), re.S | re.M)
+            marked[path] = "".join(textwrap.dedent(part) for part in parts).expandtabs(8)
+        documents = [name for name in os.listdir(SOURCE) if name.endswith(".md")] + files(["docs"], ".md")
+        snippets = [(name, text) for name in documents for text in re.findall(r"^```c\n(.*?)^```$", read(name), re.S | re.M)]
+        self.assertTrue(snippets)
+        for name, text in snippets:
+            self.assertTrue(text in marked.values(), "%s has C that is not marked in any example:\n%s" % (name, text))
 
 
 class Words(unittest.TestCase):

@@ -1,5 +1,5 @@
 /*
- * Nothing of weft allocates on the hot path after open and warm-up. This program has its own malloc and its
+ * Nothing of weft allocates on the hot path after open and warm-up, in no operation and on neither side. This program has its own malloc and its
  * kin, linked before the C library's, that count calls whose caller lies in libweft.so; it is linked with the
  * shared library so that the two can be told apart. What libfabric allocates is its own affair and is not
  * counted.
@@ -76,6 +76,9 @@ void free(void *memory)
 	__libc_free(memory);
 }
 
+void counting_start(void);
+uint64_t counting_stop(uint64_t *ret_culprit);
+
 static int find_library(struct dl_phdr_info *info, size_t size, void *context)
 {
 	if (!info->dlpi_name || !strstr(info->dlpi_name, "libweft.so"))
@@ -110,6 +113,23 @@ static int close_pair(void **state)
 {
 	pair_close(&pair);
 	return 0;
+}
+
+/* The peer process runs this program too. */
+void counting_start(void)
+{
+	if (!weft_first)
+		dl_iterate_phdr(find_library, NULL);
+	atomic_store(&allocations, 0);
+	atomic_store(&frees, 0);
+	atomic_store(&counting, 1);
+}
+
+uint64_t counting_stop(uint64_t *ret_culprit)
+{
+	atomic_store(&counting, 0);
+	*ret_culprit = atomic_load(&culprit) - weft_first;
+	return atomic_load(&allocations) + atomic_load(&frees);
 }
 
 static void start_counting(void)
@@ -257,12 +277,175 @@ static void messages(void **state)
 	assert_status(peer_end(&pair.there, &answer), 0);
 }
 
+/* ---- every operation, both sides ---- */
+
+static void finish(uint64_t tag)
+{
+	assert_status(end_of(&pair.here, tag), 0);
+}
+
+static void one_write(uint64_t round)
+{
+	struct weft_write write = { pair.region, 0, pair.remote, 0, 4096 };
+	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+
+	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+	finish(round);
+}
+
+static void one_read(uint64_t round)
+{
+	struct weft_read read = { pair.remote, 0, pair.region, 0, 4096 };
+	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+
+	assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
+	finish(round);
+}
+
+static void one_scatter(uint64_t round)
+{
+	struct weft_write parts[3] = { { pair.region, 0, pair.remote, 0, 4096 },
+				       { pair.region, 4096, pair.remote, 8192, 100 },
+				       { pair.region, 8192, pair.remote, 4096, 0 } };
+	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+
+	assert_status(weft_scatter(pair.here.engine, parts, 3, &op, NULL), 0);
+	finish(round);
+}
+
+static void write_notified(uint64_t round, uint32_t flags)
+{
+	struct weft_write write = { pair.region, 0, pair.remote, 0, 10000 };
+	struct weft_op op = { .queue = pair.here.queue,
+			      .tag = round,
+			      .notify = { WEFT_NOTIFY_FENCED, .tag = round, .payload = "word", .payload_bytes = 4 },
+			      .flags = flags };
+	struct peer_event event;
+
+	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+	finish(round);
+	peer_wait(&pair.there, WEFT_EVENT_NOTIFY, round, &event);
+}
+
+static void one_fenced(uint64_t round)
+{
+	write_notified(round, 0);
+}
+
+static void one_checked(uint64_t round)
+{
+	write_notified(round, WEFT_CHECKSUM);
+}
+
+/* Enough of them that leave for more is asked for. */
+static void counted(uint64_t round)
+{
+	enum { WRITES = 40 };
+	struct weft_write write = { pair.region, 0, pair.remote, 0, 64 };
+	struct weft_op op = { .queue = pair.here.queue, .tag = round, .notify = { WEFT_NOTIFY_COUNTED, .immediate = 7 } };
+	struct peer_event event;
+
+	peer_tell(&pair.there, COMMAND_EXPECT, 7, WRITES, round);
+	for (int i = 0; i < WRITES; i++)
+		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+	for (int i = 0; i < WRITES; i++)
+		finish(round);
+	peer_wait(&pair.there, WEFT_EVENT_COUNTED, round, &event);
+}
+
+static void send_bytes(uint64_t round, uint64_t bytes)
+{
+	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct peer_event event;
+
+	assert_status(weft_send(pair.here.engine, pair.peer, round, pair.memory, bytes, &op, NULL), 0);
+	finish(round);
+	peer_wait(&pair.there, WEFT_EVENT_MESSAGE, round, &event);
+}
+
+static void one_send(uint64_t round)
+{
+	send_bytes(round, 100);
+}
+
+static void one_frame(uint64_t round)
+{
+	send_bytes(round, 7000);
+}
+
+static void one_call(uint64_t round)
+{
+	struct command serve = { .code = COMMAND_SERVE, .arg = { 1, 0, LIMIT } };
+	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct weft_event event;
+	struct answer answer;
+
+	peer_begin(&pair.there, &serve, NULL);
+	assert_status(weft_call(pair.here.engine, pair.peer, 1, "question", 8, &op, NULL), 0);
+	wait_for_event(&pair.here, WEFT_EVENT_REPLY, round, &event);
+	assert_status(event.status, 0);
+	weft_event_release(&event);
+	assert_status(peer_end(&pair.there, &answer), 0);
+}
+
+static void one_barrier(uint64_t round)
+{
+	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct command enter = { .code = COMMAND_BARRIER, .bytes = sizeof(weft_peer), .arg = { round, round } };
+	struct peer_event event;
+
+	peer_do(&pair.there, &enter, &pair.back);
+	assert_status(weft_barrier(pair.here.engine, &pair.peer, 1, round, &op, NULL), 0);
+	finish(round);
+	peer_wait(&pair.there, WEFT_EVENT_END, round, &event);
+}
+
+static const struct {
+	const char *name;
+	void (*once)(uint64_t round);
+} operations[] = {
+	{ "write", one_write },	    { "read", one_read },     { "scatter", one_scatter }, { "fenced write", one_fenced },
+	{ "checked write", one_checked }, { "counted writes", counted }, { "send", one_send },	  { "send of a frame", one_frame },
+	{ "call", one_call },	    { "barrier", one_barrier },
+};
+
+/* A slot that is used for the first time may allocate: what does so each time is seen each time. */
+static void both_sides(void **state)
+{
+	enum { ROUNDS = 60, TRIES = 4 };
+	uint64_t round = 1 << 20;
+
+	for (size_t o = 0; o < sizeof(operations) / sizeof(operations[0]); o++) {
+		uint64_t here = 1, there = 1, from[2] = { 0 };
+
+		for (int try = 0; try < TRIES && here + there; try++) {
+			struct command stop = { .code = COMMAND_COUNTING };
+			struct answer answer;
+
+			for (int i = 0; i < ROUNDS; i++)
+				operations[o].once(round++);
+			peer_tell(&pair.there, COMMAND_COUNTING, 1);
+			counting_start();
+			for (int i = 0; i < ROUNDS; i++)
+				operations[o].once(round++);
+			here = counting_stop(&from[0]);
+			assert_status(peer_try(&pair.there, &stop, NULL, &answer), 0);
+			there = answer.value[0];
+			from[1] = answer.value[1];
+		}
+		if (here + there)
+			fail_msg("%s: %llu allocations and frees here (libweft.so+%#llx), %llu at the peer (+%#llx)",
+				 operations[o].name, (unsigned long long)here, (unsigned long long)from[0],
+				 (unsigned long long)there, (unsigned long long)from[1]);
+	}
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counter_counts), cmocka_unit_test(pages_and_polls),
 		cmocka_unit_test(fenced),	  cmocka_unit_test(writes_and_waits),
-		cmocka_unit_test(messages),
+		cmocka_unit_test(messages),	  cmocka_unit_test(both_sides),
 	};
 
 	return cmocka_run_group_tests_name("no allocation on the hot path", tests, open_pair, close_pair);

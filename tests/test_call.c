@@ -1,6 +1,8 @@
 /* Calls and replies: contents both ways, the application's status, a deadline nobody meets, many at once. */
 #include "support/peer.h"
 
+#include <string.h>
+
 #include <stdlib.h>
 
 static struct pair pair;
@@ -180,6 +182,72 @@ static void bad_replies(void **state)
 	weft_event_release(&event);
 }
 
+/* ---- both ways, with every slot taken by a call ---- */
+
+#define FULL 16
+
+struct end {
+	struct side side;
+	weft_peer other;
+	uint32_t replied, served;
+};
+
+static void fill_with_calls(struct end *end)
+{
+	struct weft_op op = { .queue = end->side.queue, .timeout_ns = 60 * S };
+
+	for (op.tag = 0; op.tag < FULL; op.tag++)
+		assert_status(weft_call(end->side.engine, end->other, 1, "question", 8, &op, NULL), 0);
+	assert_status(weft_call(end->side.engine, end->other, 1, "question", 8, &op, NULL), -EAGAIN);
+}
+
+static void take_one(struct end *end)
+{
+	struct weft_event event;
+
+	if (weft_queue_wait(end->side.queue, &event, 1, 10 * MS) != 1)
+		return;
+	if (event.type == WEFT_EVENT_CALL) {
+		assert_status(weft_reply(end->side.engine, event.peer, event.call, 0, "answer", 6), 0);
+		end->served++;
+	} else if (event.type == WEFT_EVENT_REPLY) {
+		assert_status(event.status, 0);
+		end->replied++;
+	}
+	weft_event_release(&event);
+}
+
+/* Replies have slots of their own: neither side waits for the other's calls to time out. */
+static void both_ways_full(void **state)
+{
+	struct weft_config config = side_config();
+	struct end end[2] = { 0 };
+	uint64_t limit;
+
+	if (!strcmp(transport->provider, "shm"))
+		skip(); /* two engines in one process are more than libfabric's shm always takes */
+	config.max_transfers = FULL;
+	for (int i = 0; i < 2; i++)
+		assert_status(side_open(&end[i].side, &config), 0);
+	for (int i = 0; i < 2; i++) {
+		struct blob address;
+
+		address_of(end[!i].side.engine, &address);
+		assert_status(weft_peer_add(end[i].side.engine, address.data, address.bytes, &end[i].other), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		fill_with_calls(&end[i]);
+	limit = now_ns() + LIMIT;
+	while (end[0].replied < FULL || end[1].replied < FULL) {
+		assert_true(now_ns() < limit);
+		take_one(&end[0]);
+		take_one(&end[1]);
+	}
+	assert_int_equal(end[0].served + end[1].served, 2 * FULL);
+	for (int i = 0; i < 2; i++)
+		assert_status(side_close(&end[i].side), 0);
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +255,7 @@ static int run(void)
 		cmocka_unit_test(callee_sees_it), cmocka_unit_test(nobody_replies),
 		cmocka_unit_test(concurrent),	  cmocka_unit_test(out_of_order),
 		cmocka_unit_test(bad_replies),
+		cmocka_unit_test(both_ways_full),
 	};
 
 	return cmocka_run_group_tests_name("call", tests, open_pair, close_pair);

@@ -268,6 +268,30 @@ static void one_expectation_at_a_time(void **state)
 	weft_event_release(&event);
 }
 
+/* Many that nobody ever expects leave room for the rest: the latest still count, and so does what comes after. */
+static void nobody_expects_them(void **state)
+{
+	enum { FIRST = 1 << 20, MANY = 5000, AT_ONCE = 50 };
+	struct peer_event event;
+
+	for (uint32_t i = 0; i < MANY; i += AT_ONCE) {
+		for (uint32_t j = 0; j < AT_ONCE; j++)
+			write_counted(FIRST + i + j, 1, 8, 20);
+		ends(20, AT_ONCE);
+	}
+	peer_tell(&pair.there, COMMAND_EXPECT, FIRST + MANY - 1, 1, 201);
+	counted_at(&pair.there, 201);
+	peer_tell(&pair.there, COMMAND_EXPECT, FIRST, 1, 202); /* forgotten: it waits for one more */
+	assert_int_equal(peer_wait_try(&pair.there, WEFT_EVENT_COUNTED, 202, 50 * MS, &event), -ETIME);
+	write_counted(FIRST, 1, 8, 21);
+	ends(21, 1);
+	counted_at(&pair.there, 202);
+	peer_tell(&pair.there, COMMAND_EXPECT, 30, 3, 203);
+	write_counted(30, 3, 8, 22);
+	ends(22, 3);
+	counted_at(&pair.there, 203);
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,6 +305,7 @@ static int run(void)
 		cmocka_unit_test(nothing_counts_too),
 		cmocka_unit_test(pages_counted),
 		cmocka_unit_test(one_expectation_at_a_time),
+		cmocka_unit_test(nobody_expects_them),
 	};
 
 	return cmocka_run_group_tests_name("notify", tests, open_pair, close_pair);

@@ -1,6 +1,6 @@
 /*
  * Error entries as some providers make them: without a context, so that nobody knows which operation failed,
- * and with a negative code. Two processes on simulated NICs, whose control file asks for them. What failed
+ * with a negative code, and twice. Two processes on simulated NICs, whose control file asks for them. What failed
  * unseen is found by the rail's limit and done again, or ends by its deadline; a witness on the same NICs is
  * served all the while.
  */
@@ -96,12 +96,23 @@ static void a_few_with_negative_codes(void **state)
 	clear(rule);
 }
 
+/* The first report has the write posted again, on the same NIC or another; the second must not count against that. */
+static void a_few_reported_twice(void **state)
+{
+	int rule = set("host=here,peer=other,op=write,count=40,fault=twice:13");
+
+	for (int i = 0; i < 20; i++)
+		silent_is_back(&silent);
+	clear(rule);
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_few_without_context),
 		cmocka_unit_test(all_without_context),
 		cmocka_unit_test(a_few_with_negative_codes),
+		cmocka_unit_test(a_few_reported_twice),
 	};
 
 	return cmocka_run_group_tests_name("odd-errors", tests, open_all, close_all);

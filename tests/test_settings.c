@@ -1,6 +1,7 @@
 /* Settings that change what happens: who may reach us, deadlines, windows, pieces, and reading them back. */
 #include "support/peer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +81,7 @@ static void strangers_welcome(void **state)
 
 static void read_back(void **state)
 {
-	struct weft_config config = side_config(), effective;
+	struct weft_config config = side_config(), effective = WEFT_CONFIG_INIT;
 	struct side side;
 
 	config.max_transfers = 100;
@@ -97,6 +98,39 @@ static void read_back(void **state)
 	assert_true(effective.message_frames > 0 && effective.peer_window > 0);
 	assert_status(weft_engine_config(NULL, &effective), -EINVAL);
 	assert_status(weft_engine_config(side.engine, NULL), -EINVAL);
+	assert_status(side_close(&side), 0);
+}
+
+/* A program built with an older header, and one with a newer: each gets what it knows of, and nothing beyond. */
+static void read_back_elsewhere(void **state)
+{
+	struct weft_config config = side_config();
+	union {
+		struct weft_config config;
+		uint8_t bytes[sizeof(struct weft_config) + 64];
+	} theirs;
+	const size_t old = offsetof(struct weft_config, peer_limit_ns);
+	struct side side;
+
+	config.heartbeat_ns = 3 * S;
+	config.max_transfers = 77;
+	assert_status(side_open(&side, &config), 0);
+	memset(&theirs, 0xa5, sizeof(theirs));
+	theirs.config.size = old;
+	assert_status(weft_engine_config(side.engine, &theirs.config), 0);
+	assert_int_equal(theirs.config.size, old);
+	assert_true(theirs.config.heartbeat_ns == 3 * S && theirs.config.max_transfers == 77);
+	for (size_t i = old; i < sizeof(theirs); i++)
+		assert_int_equal(theirs.bytes[i], 0xa5);
+	theirs.config.size = sizeof(theirs);
+	assert_status(weft_engine_config(side.engine, &theirs.config), 0);
+	assert_true(theirs.config.peer_limit_ns == config.peer_limit_ns);
+	for (size_t i = sizeof(struct weft_config); i < sizeof(theirs); i++)
+		assert_int_equal(theirs.bytes[i], 0);
+	theirs.config.size = 3;
+	assert_status(weft_engine_config(side.engine, &theirs.config), -EINVAL);
+	theirs.config.size = SIZE_MAX;
+	assert_status(weft_engine_config(side.engine, &theirs.config), -EINVAL);
 	assert_status(side_close(&side), 0);
 }
 
@@ -248,8 +282,38 @@ static void given_up_half_way(void **state)
 	free(data);
 }
 
+static char told[200];
+
+static void keep_log(void *context, enum weft_log_level level, const char *text)
+{
+	if (level == WEFT_LOG_INFO)
+		snprintf(told, sizeof(told), "%s", text);
+}
+
+/* An operation names two handles: the log tells which of them is stale. */
+static void names_what_is_gone(void **state)
+{
+	struct weft_config config = side_config();
+	struct weft_write write = { .from = 77, .to = 88, .bytes = 1 };
+	static char memory[4096];
+	struct side side;
+
+	config.flags |= WEFT_MANUAL_PROGRESS; /* no other thread logs */
+	config.log = keep_log;
+	assert_status(side_open(&side, &config), 0);
+	told[0] = 0;
+	assert_status(weft_write(side.engine, &write, NULL, NULL), -ENOENT);
+	assert_non_null(strstr(told, "no region"));
+	assert_status(weft_region_register(side.engine, memory, sizeof(memory), 0, &write.from), 0);
+	assert_status(weft_write(side.engine, &write, NULL, NULL), -ENOENT);
+	assert_non_null(strstr(told, "no remote"));
+	assert_null(strstr(weft_error_hint(-ENXIO), "handle"));
+	assert_status(side_close(&side), 0);
+}
+
 static void near(void **state)
 {
+	static const char *const nowhere[] = { "ffff:ff:1f.7", "0000:53:00.0", "numa:999" };
 	struct weft_config config = side_config();
 	static char memory[4096];
 	weft_region region = 0;
@@ -258,14 +322,18 @@ static void near(void **state)
 	assert_status(side_open(&side, &config), 0);
 	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, NULL, &region), 0);
 	assert_status(weft_region_close(side.engine, region), 0);
+	for (size_t i = 0; i < sizeof(nowhere) / sizeof(nowhere[0]); i++) {
+		region = 0;
+		assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), WEFT_NEAR_REQUIRED, nowhere[i],
+							&region),
+			      -ENXIO);
+		assert_int_equal(region, 0);
+		assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, nowhere[i], &region), 0);
+		assert_status(weft_region_close(side.engine, region), 0);
+	}
 	region = 0;
-	assert_status(
-	    weft_region_register_near(side.engine, memory, sizeof(memory), 0, "ffff:ff:1f.7", &region),
-	    -ENOENT);
-	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, "numa:999", &region),
-		      -ENOENT);
-	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, "nonsense", &region),
-		      -ENOENT);
+	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, "nonsense", &region), -EINVAL);
+	assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, "numa:", &region), -EINVAL);
 	assert_int_equal(region, 0);
 	assert_status(side_close(&side), 0);
 }
@@ -276,11 +344,13 @@ static int run(void)
 		cmocka_unit_test(strangers_refused),
 		cmocka_unit_test(strangers_welcome),
 		cmocka_unit_test(read_back),
+		cmocka_unit_test(read_back_elsewhere),
 		cmocka_unit_test(nonsense),
 		cmocka_unit_test(default_deadline),
 		cmocka_unit_test(small_everything),
 		cmocka_unit_test(larger_than_the_receiver_takes),
 		cmocka_unit_test(given_up_half_way),
+		cmocka_unit_test(names_what_is_gone),
 		cmocka_unit_test(near),
 	};
 

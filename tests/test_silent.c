@@ -108,6 +108,7 @@ static void killed(void **state)
 	silent_submit(&silent, LONG);
 	peer_kill(&silent.other);
 	silent.gone_ns = now_ns();
+	silent.refuses = strcmp(transport->provider, "shm") != 0;
 	silent_drain(&silent);
 	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, one_sided());
 	silent_ended(&silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, one_sided());

@@ -2,6 +2,7 @@
  * completions. */
 #include "rig.h"
 
+#include <rdma/fi_ext.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -354,9 +355,7 @@ static void truncation(void **state)
 
 static void overrun_at_the_target(void **state)
 {
-	const struct rig_options small = { .spec = "p5,handshake=0",
-					   .threading = FI_THREAD_DOMAIN,
-					   .cq_size = 8 };
+	const struct rig_options small = { .spec = "p5,handshake=0,cq=8", .threading = FI_THREAD_DOMAIN };
 	const struct rig_options large = { .spec = "p5,handshake=0", .threading = FI_THREAD_DOMAIN };
 	struct fi_cq_data_entry entry;
 	struct fi_cq_err_entry error;
@@ -379,9 +378,7 @@ static void overrun_at_the_target(void **state)
 
 static void overrun_at_the_sender(void **state)
 {
-	const struct rig_options small = { .spec = "null,copy=full",
-					   .threading = FI_THREAD_DOMAIN,
-					   .cq_size = 4 };
+	const struct rig_options small = { .spec = "null,copy=full,cq=4", .threading = FI_THREAD_DOMAIN };
 	struct fi_cq_data_entry entry;
 	struct fi_cq_err_entry error;
 	struct rig a, b;
@@ -434,11 +431,59 @@ static void removed_peer(void **state)
 {
 	struct pair p;
 
-	open_pair(&p, "p5,handshake=0,latency=10ms");
+	open_pair(&p, "p5,handshake=0,latency=10ms,personality=verbs");
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
 	assert_int_equal(fi_av_remove(p.a.av, &p.ab, 1, 0), 0);
 	rig_expect_error(&p.a, NULL, 14);
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), -FI_EINVAL);
+	close_pair(&p);
+}
+
+/* What was inserted twice is there once, and is gone at once; requests in flight to it never complete. */
+static void removed_peer_on_efa(void **state)
+{
+	struct pair p;
+	fi_addr_t again;
+
+	open_pair(&p, "p5,handshake=0,latency=10ms");
+	assert_int_equal(fi_av_insert(p.a.av, p.b.address, 1, &again, 0, NULL), 1);
+	assert_true(again == p.ab);
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
+	assert_int_equal(fi_av_remove(p.a.av, &p.ab, 1, 0), 0);
+	rig_expect_nothing(&p.a, 20000000);
+	assert_int_equal(rig_write(&p.a, again, &p.b, 8, 0, 0), -FI_EINVAL);
+	close_pair(&p);
+}
+
+/* Never less than both queues hold. */
+static void least_queue(void **state)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_DATA, .size = 16 };
+	struct fid_cq *cq;
+	struct rig a;
+
+	rig_open_spec(&a, "p5");
+	assert_int_equal(fi_cq_open(a.domain, &attr, &cq, NULL), 0);
+	assert_int_equal(attr.size, 4096 + 8192);
+	assert_int_equal(fi_close(&cq->fid), 0);
+	rig_close(&a);
+}
+
+/* Writes wait for the target, and say so when asked. */
+static void emulated_writes(void **state)
+{
+	struct fi_cq_data_entry entry;
+	bool emulated = false;
+	size_t bytes = sizeof emulated;
+	struct pair p;
+
+	open_pair(&p, "p5,handshake=0,emulated=1");
+	assert_int_equal(fi_getopt(&p.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_EFA_RNR_RETRY + 2, &emulated, &bytes), 0);
+	assert_true(emulated);
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
+	rig_expect_nothing(&p.a, 5000000);
+	assert_int_equal(fi_cq_read(p.b.cq, &entry, 1), -FI_EAGAIN);
+	rig_expect(&p.a, NULL, &p.a.context[0]);
 	close_pair(&p);
 }
 
@@ -476,6 +521,9 @@ int main(void)
 		cmocka_unit_test(closed_endpoint),
 		cmocka_unit_test(never_there),
 		cmocka_unit_test(removed_peer),
+		cmocka_unit_test(removed_peer_on_efa),
+		cmocka_unit_test(least_queue),
+		cmocka_unit_test(emulated_writes),
 		cmocka_unit_test(wait_objects),
 	};
 

@@ -144,6 +144,7 @@ static void rules_round_trip(void **state)
 		"fault=anonymous:13",
 		"op=write,fault=negative:9",
 		"op=send,fault=refuse:107",
+		"op=reg,fault=stall:5000000ns",
 	};
 	struct sim_rule rule;
 	char error[256], text[512];

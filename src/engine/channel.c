@@ -17,6 +17,7 @@
 #define FRAMES_A_PUMP 64
 #define ACK_SOON_NS   (1 * WF_MS) /* a reply is on its way and will carry the acknowledgement */
 #define RESEND_NS     (200 * WF_MS)
+#define STRANGERS_WINDOWS 32 /* what all who were never added may have unread here together */
 
 void wf_channel_reset(struct wf_channel *channel)
 {
@@ -35,9 +36,20 @@ static void want_pump(struct wf_peer *peer)
 		wf_list_append(&peer->home->pumping, &peer->pumping);
 }
 
+/* What lies unread of earlier epochs takes its room from this one. It never shrinks within an epoch. */
 static uint64_t credit_of(const struct wf_peer *peer)
 {
-	return atomic_load(&peer->consumed) + peer->engine->settings.window_frames;
+	uint64_t limit = atomic_load(&peer->consumed) + peer->engine->settings.window_frames, base = peer->channel.base;
+
+	return limit > base ? limit - base : 0;
+}
+
+uint64_t wf_channel_first_credit(const struct wf_peer *peer)
+{
+	uint64_t consumed = atomic_load(&peer->consumed), held = atomic_load(&peer->taken) - consumed;
+	uint64_t window = peer->engine->settings.window_frames;
+
+	return held < window ? window - held : 0;
 }
 
 WF_HOT uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
@@ -49,6 +61,7 @@ WF_HOT uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame)
 	frame->to_peer = peer->their_handle;
 	frame->from_epoch = atomic_load(&peer->epoch);
 	frame->to_epoch = peer->their_epoch;
+	frame->token = atomic_load_explicit(&peer->their_secret, memory_order_relaxed);
 	frame->ack = channel->expected;
 	return frame->credit = credit_of(peer);
 }
@@ -293,9 +306,9 @@ static void count_read(struct wf_peer *peer, const struct wf_inbound *inbound)
 	struct weft_engine *engine = peer->engine;
 	uint64_t before;
 
-	if (inbound->epoch != atomic_load(&peer->epoch) || atomic_load(&engine->closing))
-		return;
 	before = atomic_fetch_add(&peer->consumed, inbound->frames);
+	if (atomic_load(&engine->closing))
+		return;
 	/* Each step of the window read is news to the sender; what is missed here rides on the next frame. */
 	if ((before ^ (before + inbound->frames)) < engine->settings.credit_step)
 		return;
@@ -310,12 +323,14 @@ WF_HOT static void inbound_release(struct wf_payload *payload)
 	struct weft_engine *engine = inbound->engine;
 	struct wf_peer *peer = wf_handle_get(&engine->peers, inbound->handle);
 
+	if (inbound->stranger)
+		atomic_fetch_sub(&engine->strangers_frames, inbound->frames);
 	if (peer) { /* else it is gone, and its window with it */
 		count_read(peer, inbound);
 		wf_handle_put(&engine->peers, inbound->handle);
 	}
-	if (inbound->pooled)
-		wf_pool_give(&engine->inbounds, inbound);
+	if (inbound->pool)
+		wf_pool_give(inbound->pool, inbound);
 	else
 		free(inbound);
 }
@@ -345,14 +360,19 @@ WF_HOT static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct
 {
 	struct weft_engine *engine = peer->engine;
 	size_t bytes = sizeof(struct wf_inbound) + frame->total;
-	struct wf_inbound *inbound = bytes <= engine->inbounds.stride ? wf_pool_take(&engine->inbounds) : NULL;
-	bool pooled = inbound;
+	struct wf_pool *pool = bytes <= engine->inbounds.stride ? &engine->inbounds :
+			       bytes <= engine->inframes.stride ? &engine->inframes :
+								  NULL;
+	struct wf_inbound *inbound = pool ? wf_pool_take(pool) : NULL;
+
+	if (!inbound)
+		pool = NULL;
 
 	if (!inbound)
 		inbound = malloc(bytes);
 	if (!inbound)
 		return NULL;
-	inbound->pooled = pooled;
+	inbound->pool = pool;
 	inbound->payload.release = inbound_release;
 	inbound->item.take = inbound_take;
 	inbound->engine = engine;
@@ -366,13 +386,26 @@ WF_HOT static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct
 	inbound->call = frame->call;
 	inbound->status = frame->status;
 	inbound->type = frame->type;
-	inbound->epoch = atomic_load(&peer->epoch);
 	inbound->their_epoch = peer->their_epoch;
 	inbound->event_tag = inbound->transfer = 0;
+	inbound->stranger = !atomic_load_explicit(&peer->added, memory_order_relaxed);
+	if (inbound->stranger)
+		atomic_fetch_add(&engine->strangers_frames, inbound->frames);
+	wf_count(&peer->taken, inbound->frames);
 	return inbound;
 }
 
-/* The message a frame belongs to, in a list kept by number; made when this is its first frame to arrive. */
+static bool overlaps(const struct wf_link *head, const struct wf_link *before, const struct wf_frame *frame)
+{
+	const struct wf_inbound *last = wf_container(before, struct wf_inbound, link);
+	const struct wf_inbound *next = wf_container(before->next, struct wf_inbound, link);
+
+	return (before != head && frame->first - last->first < last->frames) ||
+	       (before->next != head && next->first - frame->first < wf_frames_of(frame->total));
+}
+
+/* The message a frame belongs to, in a list kept by number; made when this is its first frame to arrive. No two share a
+ * frame, so that what is made room for is no more than the frames that may come. */
 static struct wf_inbound *find_inbound(struct wf_peer *peer, const struct wf_frame *frame)
 {
 	struct wf_link *head = &peer->channel.inbound, *at = head->prev;
@@ -385,7 +418,7 @@ static struct wf_inbound *find_inbound(struct wf_peer *peer, const struct wf_fra
 		if (inbound->first < frame->first)
 			break;
 	}
-	inbound = make_inbound(peer, frame);
+	inbound = overlaps(head, at, frame) ? NULL : make_inbound(peer, frame);
 	if (inbound) {
 		inbound->link.prev = at;
 		inbound->link.next = at->next;
@@ -486,6 +519,16 @@ static void note_arrived(struct wf_channel *channel, uint64_t seq)
 		flip_arrived(channel, channel->expected);
 }
 
+/* Each has its window, but there may be many of them, and those who left may have left much unread. */
+static bool strangers_hold_too_much(const struct wf_peer *peer)
+{
+	struct weft_engine *engine = peer->engine;
+
+	return !atomic_load_explicit(&peer->added, memory_order_relaxed) &&
+	       atomic_load_explicit(&engine->strangers_frames, memory_order_relaxed) >
+		   STRANGERS_WINDOWS * engine->settings.window_frames;
+}
+
 static void take_message(struct wf_peer *peer, const struct wf_frame *frame)
 {
 	struct wf_channel *channel = &peer->channel;
@@ -497,10 +540,13 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame)
 		wf_channel_owe(peer); /* it came twice: tell the sender that once was enough */
 		return;
 	}
+	if (frame->total > peer->engine->settings.max_message) {
+		wf_peer_down(peer, -EPROTO, "it sent a larger message than we take");
+		return;
+	}
 	/* Beyond what we said we would take, or a message that could never be whole. */
-	if (frame->seq >= channel->expected + WF_WINDOW_FRAMES ||
-	    frame->seq >= atomic_load(&peer->consumed) + peer->engine->settings.window_frames ||
-	    wf_frames_of(frame->total) > peer->engine->settings.window_frames || frame->first < channel->deliver)
+	if (frame->seq >= channel->expected + WF_WINDOW_FRAMES || frame->seq >= credit_of(peer) ||
+	    frame->first < channel->deliver || strangers_hold_too_much(peer))
 		return;
 	/* Most messages are one frame and their turn is now: those are never listed. */
 	whole = frame->total <= WF_FRAME_PAYLOAD && frame->first == channel->deliver && wf_list_empty(&channel->inbound);

@@ -12,6 +12,7 @@
 
 struct wf_group;
 struct wf_peer;
+struct wf_pool;
 
 #define WF_WINDOW_FRAMES 16384u /* unread frames a peer may have here, at most: 128 MiB. A bit of memory each */
 
@@ -40,10 +41,11 @@ struct wf_inbound {
 	uint64_t bytes, tag, call;
 	uint64_t event_tag;   /* REPLY: the call's */
 	weft_transfer transfer;
-	uint32_t epoch, their_epoch;
+	uint32_t their_epoch;
 	int status;
 	uint8_t type;
-	bool pooled;
+	struct wf_pool *pool; /* where it came from; NULL: allocated */
+	bool stranger; /* counted in engine->strangers_frames */
 	enum weft_event_type event_type;
 	const uint8_t *content; /* what the event shows: data, or a part of it */
 	uint8_t data[]; /* bytes */
@@ -74,6 +76,7 @@ struct wf_channel {
 	uint64_t agains;            /* how often all was sent again since acked moved */
 	uint64_t moved_ns;          /* when acked last moved, or the first frame after it was sent */
 	/* in */
+	uint64_t base;              /* peer->taken when the epoch began */
 	uint64_t expected;          /* all below have arrived */
 	uint64_t arrived[WF_WINDOW_FRAMES / 64]; /* bit n % window: frame n has, for n above expected */
 	uint64_t deliver;           /* first frame of the next message to deliver */
@@ -96,6 +99,8 @@ void wf_channel_settle(struct wf_peer *peer);        /* ends what was acknowledg
 bool wf_channel_settles(const struct wf_peer *peer, const struct wf_message *message); /* that will end it */
 void wf_channel_acknowledge(struct wf_peer *peer);   /* a frame of its own when nothing else carried it */
 void wf_channel_drop_inbound(struct wf_peer *peer);
+/* Frames of a new epoch that there is room for, besides what lies here unread of earlier ones. Any worker. */
+uint64_t wf_channel_first_credit(const struct wf_peer *peer);
 /* Fills what every frame to this peer says: who, acknowledgement, credit; which is returned. */
 uint64_t wf_channel_stamp(struct wf_peer *peer, struct wf_frame *frame);
 void wf_channel_told(struct wf_peer *peer, uint64_t credit); /* it was posted: what it says is not owed any more */

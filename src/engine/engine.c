@@ -21,10 +21,12 @@
 #include <unistd.h>
 
 #define INBOUND_POOL	2048
-#define INBOUND_BYTES	512 /* header and data of a message that came in; larger ones are allocated */
-#define CLOSE_LIMIT_NS	(5 * WF_S)
+#define INBOUND_BYTES	512 /* header and data of a message that came in */
+#define INFRAME_POOL	64  /* of those that fill a frame; larger ones are allocated */
+#define CLOSE_NS	(5 * WF_S)
+#define STOP_LEAST_NS	(200 * WF_MS)
 #define OWED_LIMIT_NS	(200 * WF_MS)
-#define CONTROL_LIMIT_S 60
+#define CONTROL_NS	(60 * WF_S)
 
 static uint64_t or_default(uint64_t value, uint64_t fallback)
 {
@@ -36,6 +38,7 @@ static int read_settings(const struct weft_config *config, struct wf_settings *s
 	settings->flags = config->flags;
 	settings->max_transfers = (uint32_t)or_default(config->max_transfers, 1024);
 	settings->frames = (uint32_t)or_default(config->message_frames, 64);
+	settings->max_strangers = (uint32_t)or_default(config->max_strangers, 1024);
 	settings->max_message = or_default(config->max_message, 4 << 20);
 	settings->window_frames = or_default(config->peer_window, 8 << 20) / WF_FRAME_BYTES;
 	settings->piece_bytes = config->piece_bytes;
@@ -43,6 +46,8 @@ static int read_settings(const struct weft_config *config, struct wf_settings *s
 	settings->heartbeat_ns = or_default(config->heartbeat_ns, 500 * WF_MS);
 	settings->peer_limit_ns = or_default(config->peer_limit_ns, 3 * WF_S);
 	settings->rail_limit_ns = or_default(config->rail_limit_ns, 1 * WF_S);
+	settings->control_ns = CONTROL_NS;
+	settings->close_ns = CLOSE_NS;
 	if (settings->window_frames > WF_WINDOW_FRAMES)
 		settings->window_frames = WF_WINDOW_FRAMES;
 	if (settings->max_transfers >= 1 << 20 || settings->frames > 1 << 16 || settings->frames < 8 ||
@@ -70,8 +75,8 @@ static uint64_t make_incarnation(void)
 
 static uint64_t inbox_room(const struct weft_engine *engine)
 {
-	/* A begin and a stop for every transfer, and what workers tell each other. */
-	return (uint64_t)engine->settings.max_transfers * 4 +
+	/* A begin and a stop for every transfer and answer, and what workers tell each other. */
+	return (uint64_t)engine->settings.max_transfers * 6 +
 	       (uint64_t)engine->settings.frames * engine->rails + 1024;
 }
 
@@ -125,19 +130,12 @@ static int open_groups(struct weft_engine *engine)
 
 static int open_pools(struct weft_engine *engine)
 {
-	size_t transfer = sizeof(struct wf_transfer) + engine->groups * sizeof(struct wf_part);
-	int error = wf_pool_init(&engine->transfers, engine->settings.max_transfers, transfer);
+	int error = wf_transfers_open(engine);
 
-	for (uint32_t i = 0; !error && i < engine->transfers.count; i++) {
-		struct wf_transfer *slot = wf_pool_at(&engine->transfers, i);
-
-		slot->engine = engine;
-		slot->id = i + 1;
-		/* Generations start elsewhere in every engine, so that one's numbers mean nothing to another. */
-		atomic_store(&slot->state, (engine->incarnation & 0x3fffffff) << 32 | WF_STOP_DONE);
-	}
 	if (!error)
 		error = wf_pool_init(&engine->inbounds, INBOUND_POOL, INBOUND_BYTES);
+	if (!error)
+		error = wf_pool_init(&engine->inframes, INFRAME_POOL, sizeof(struct wf_inbound) + WF_FRAME_PAYLOAD);
 	return error;
 }
 
@@ -156,6 +154,8 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 		       WF_MAX_RAILS);
 		return -EMLINK;
 	}
+	if (config->ports && (error = wf_nics_set_ports(&engine->nics, config->ports, &engine->log)))
+		return error;
 	engine->rails = engine->nics.count;
 	snprintf(engine->provider, sizeof(engine->provider), "%s", engine->nics.nic[0].provider);
 	return wf_layout_make(config, &engine->nics, &engine->log, &engine->layout);
@@ -164,7 +164,7 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 static int keep_config(const struct weft_config *config, struct weft_engine *engine)
 {
 	const char **texts[] = { &engine->config.provider, &engine->config.rails, &engine->config.avoid,
-				 &engine->config.topology, &engine->config.groups };
+				 &engine->config.topology, &engine->config.groups, &engine->config.ports };
 	const int count = sizeof(texts) / sizeof(texts[0]);
 
 	engine->config = *config;
@@ -184,6 +184,7 @@ static void free_config(struct weft_config *config)
 	free((void *)(uintptr_t)config->avoid);
 	free((void *)(uintptr_t)config->topology);
 	free((void *)(uintptr_t)config->groups);
+	free((void *)(uintptr_t)config->ports);
 }
 
 void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config)
@@ -197,6 +198,7 @@ void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_
 	ret_config->max_workers = wf_engine_is_manual(engine) ? 0 : engine->groups;
 	ret_config->max_transfers = settings->max_transfers;
 	ret_config->message_frames = settings->frames;
+	ret_config->max_strangers = settings->max_strangers;
 	ret_config->max_message = settings->max_message;
 	ret_config->peer_window = settings->window_frames * WF_FRAME_BYTES;
 	ret_config->timeout_ns = settings->timeout_ns;
@@ -213,6 +215,7 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 
 	if (!engine)
 		return -ENOMEM;
+	atomic_store(&engine->holders, 1);
 	engine->log = (struct wf_log){ config->log, config->log_context };
 	engine->incarnation = make_incarnation();
 	engine->pid = getpid();
@@ -285,14 +288,14 @@ static void pay_debts(struct weft_engine *engine)
 /* Everything that was accepted ends before anything is taken apart. */
 static void drain(struct weft_engine *engine)
 {
-	uint64_t limit = wf_deadline(wf_now_ns(), CLOSE_LIMIT_NS);
+	uint64_t limit = wf_deadline(wf_now_ns(), engine->settings.close_ns);
 	bool left = true;
 
 	if (!engine->group || engine->group[engine->groups - 1].worker.wake_fd < 0)
 		return; /* never ran */
 	pay_debts(engine);
-	for (uint32_t i = 0; i < engine->transfers.count; i++) {
-		struct wf_transfer *transfer = wf_pool_at(&engine->transfers, i);
+	for (uint32_t i = 0; i < wf_transfer_slots(engine); i++) {
+		struct wf_transfer *transfer = wf_transfer_at(engine, i);
 		uint64_t state = atomic_load(&transfer->state);
 
 		if (!(uint32_t)state)
@@ -300,8 +303,8 @@ static void drain(struct weft_engine *engine)
 	}
 	while (left && wf_now_ns() < limit) {
 		left = false;
-		for (uint32_t i = 0; i < engine->transfers.count && !left; i++) {
-			struct wf_transfer *transfer = wf_pool_at(&engine->transfers, i);
+		for (uint32_t i = 0; i < wf_transfer_slots(engine) && !left; i++) {
+			struct wf_transfer *transfer = wf_transfer_at(engine, i);
 
 			left = atomic_load(&transfer->holds) &&
 			       (uint32_t)atomic_load(&transfer->state) != WF_STOP_DONE;
@@ -331,16 +334,9 @@ static void leave_alone(void *peer)
 {
 }
 
-int wf_engine_close(struct weft_engine *engine)
+/* On the last thread that has anything to do with it. */
+static void free_engine(struct weft_engine *engine)
 {
-	atomic_store(&engine->closing, 1);
-	drain(engine);
-	for (struct wf_link *link = engine->queues.next; link != &engine->queues; link = link->next)
-		wf_queue_shut(wf_container(link, weft_queue, link));
-	/* All stop before any is taken apart: until then they may still tell each other things. */
-	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
-		wf_worker_stop(&engine->group[g].worker);
-	/* From here on this is the only thread. */
 	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
 		wf_group_discard_notes(&engine->group[g]);
 	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
@@ -353,10 +349,9 @@ int wf_engine_close(struct weft_engine *engine)
 	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
 		wf_group_free(&engine->group[g]);
 	wf_counters_close(engine);
-	for (uint32_t i = 0; engine->transfers.base && i < engine->transfers.count; i++)
-		wf_transfer_free_copies(wf_pool_at(&engine->transfers, i));
-	wf_pool_destroy(&engine->transfers);
+	wf_transfers_close(engine);
 	wf_pool_destroy(&engine->inbounds);
+	wf_pool_destroy(&engine->inframes);
 	wf_handles_destroy(&engine->peers);
 	wf_handles_destroy(&engine->regions);
 	wf_handles_destroy(&engine->remotes);
@@ -369,14 +364,83 @@ int wf_engine_close(struct weft_engine *engine)
 	free(engine->seat);
 	free(engine->address);
 	free(engine);
-	return 0;
 }
 
-int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes)
+/* The closer and each worker that it gave up on: the last one frees everything. */
+void wf_engine_put(struct weft_engine *engine)
+{
+	if (atomic_fetch_sub(&engine->holders, 1) == 1)
+		free_engine(engine);
+}
+
+void wf_engine_worker_gone(void *group)
+{
+	wf_engine_put(((struct wf_group *)group)->engine);
+}
+
+static bool shut_queues(struct weft_engine *engine)
+{
+	bool left = true;
+
+	for (struct wf_link *link = engine->queues.next; link != &engine->queues; link = link->next)
+		left &= wf_queue_shut(wf_container(link, weft_queue, link), engine->settings.close_ns);
+	return left;
+}
+
+/* All stop before any is taken apart: until then they may still tell each other things. */
+static int stop_workers(struct weft_engine *engine)
+{
+	uint64_t until = wf_deadline(wf_now_ns(), engine->settings.close_ns);
+	int error = 0;
+
+	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
+		wf_worker_ask_to_stop(&engine->group[g].worker);
+	for (uint32_t g = 0; engine->group && g < engine->groups; g++) {
+		uint64_t now = wf_now_ns();
+		/* A moment for each, even when others have used up the time. */
+		struct wf_worker_limits limits = { until > now + STOP_LEAST_NS ? until - now : STOP_LEAST_NS,
+						   engine->settings.control_ns };
+
+		atomic_fetch_add(&engine->holders, 1); /* the worker's, should it be given up: it puts it back */
+		if (!wf_worker_stop(&engine->group[g].worker, &limits)) {
+			atomic_fetch_sub(&engine->holders, 1);
+			continue;
+		}
+		wf_log(&engine->log, WEFT_LOG_ERROR,
+		       "closing: the worker of group %u hangs in a call of its provider's; what it uses stays until that returns",
+		       g);
+		error = -ETIMEDOUT;
+	}
+	return error;
+}
+
+int wf_engine_close(struct weft_engine *engine)
+{
+	int error = 0, state;
+
+	/* What is to be undone when we are cancelled half-way nobody could do. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	atomic_store(&engine->closing, 1);
+	drain(engine);
+	if (!shut_queues(engine)) {
+		wf_log(&engine->log, WEFT_LOG_ERROR, "closing: a thread stays in weft_queue_wait(); its queue is left to it");
+		atomic_fetch_add(&engine->holders, 1); /* for good */
+		error = -ETIMEDOUT;
+	}
+	if (stop_workers(engine))
+		error = -ETIMEDOUT;
+	wf_engine_put(engine);
+	pthread_setcancelstate(state, NULL);
+	return error;
+}
+
+int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes, uint32_t *ret_revision)
 {
 	int error;
 
 	pthread_mutex_lock(&engine->lock);
+	if (ret_revision)
+		*ret_revision = engine->address->revision;
 	error = wf_blob_pack_address(engine->address, blob, bytes);
 	pthread_mutex_unlock(&engine->lock);
 	return error;
@@ -386,7 +450,7 @@ int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat)
 {
 	struct wf_wire_rail rail = { .address_bytes = WF_MAX_RAIL_ADDRESS,
 				     .link_bps = seat->nic->link_bps,
-				     .serial = seat->generation };
+				     .serial = seat->generation[WF_PUBLISHED] };
 	int error = wf_rail_address(seat->rail, rail.address, &rail.address_bytes);
 
 	if (error)
@@ -394,6 +458,7 @@ int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat)
 	memcpy(rail.provider, seat->nic->provider, sizeof(rail.provider));
 	memcpy(rail.name, seat->nic->name, sizeof(rail.name));
 	rail.address_format = seat->limits.address_format;
+	rail.looks = seat->limits.target_looks;
 	pthread_mutex_lock(&engine->lock);
 	engine->address->rail[seat->index] = rail;
 	engine->address->revision++;
@@ -419,19 +484,23 @@ void wf_engine_post(struct wf_group *to, enum wf_note what, void *object, uint64
 /* ---- control requests: cold work that must run where the rails live ---- */
 
 struct control {
-	int (*fn)(struct wf_group *group, void *context);
+	wf_control_fn fn;
+	wf_control_late late;
 	void *context;
 	_Atomic int status;
-	_Atomic uint32_t left;	     /* groups that have not run it */
 	_Atomic uint32_t references; /* groups and the caller */
-	sem_t done;
+	pthread_mutex_t lock;
+	pthread_cond_t done; /* by the monotonic clock: the wall's may be set meanwhile */
+	uint32_t left;       /* groups that have not run it; under lock */
+	bool nobody_waits;   /* under lock */
 };
 
 static void control_put(struct control *control, uint32_t count)
 {
 	if (atomic_fetch_sub(&control->references, count) != count)
 		return;
-	sem_destroy(&control->done);
+	pthread_cond_destroy(&control->done);
+	pthread_mutex_destroy(&control->lock);
 	free(control);
 }
 
@@ -439,16 +508,26 @@ void wf_control_run(struct wf_group *group, void *object)
 {
 	struct control *control = object;
 	int status = control->fn(group, control->context), none = 0;
+	bool late;
 
 	if (status)
 		atomic_compare_exchange_strong(&control->status, &none, status);
-	if (atomic_fetch_sub(&control->left, 1) == 1)
-		sem_post(&control->done);
+	pthread_mutex_lock(&control->lock);
+	late = !--control->left && control->nobody_waits && control->late;
+	if (!control->left)
+		pthread_cond_signal(&control->done);
+	pthread_mutex_unlock(&control->lock);
+	if (late)
+		control->late(group, control->context);
 	control_put(control, 1);
 }
 
-static int control_here(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context),
-			void *context)
+void wf_control_discard(void *object)
+{
+	control_put(object, 1);
+}
+
+static int control_here(struct weft_engine *engine, wf_control_fn fn, void *context)
 {
 	int status = 0;
 
@@ -466,38 +545,70 @@ static int control_here(struct weft_engine *engine, int (*fn)(struct wf_group *g
 	return status;
 }
 
-int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context),
-		      void *context)
+static struct control *make_control(wf_control_fn fn, wf_control_late late, void *context, uint32_t groups)
+{
+	struct control *control = calloc(1, sizeof(*control));
+	pthread_condattr_t monotonic;
+
+	if (!control)
+		return NULL;
+	control->fn = fn;
+	control->late = late;
+	control->context = context;
+	control->left = groups;
+	atomic_store(&control->references, groups + 1);
+	pthread_mutex_init(&control->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&control->done, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	return control;
+}
+
+int wf_engine_control(struct weft_engine *engine, wf_control_fn fn, wf_control_late late, void *context)
 {
 	struct control *control;
 	struct timespec limit;
-	int status = 0;
+	uint64_t at;
+	int status = 0, state;
 
 	if (wf_engine_is_manual(engine))
 		return control_here(engine, fn, context);
-	control = calloc(1, sizeof(*control));
+	control = make_control(fn, late, context, engine->groups);
 	if (!control)
 		return -ENOMEM;
-	control->fn = fn;
-	control->context = context;
-	sem_init(&control->done, 0, 0);
-	atomic_store(&control->left, engine->groups);
-	atomic_store(&control->references, engine->groups + 1);
 	for (uint32_t g = 0; g < engine->groups; g++)
 		wf_engine_post(&engine->group[g], WF_NOTE_CONTROL, control, 0);
-	clock_gettime(CLOCK_REALTIME, &limit);
-	limit.tv_sec += CONTROL_LIMIT_S;
-	/* Only a provider that hangs inside a call gets us past the limit; context then stays allocated for
-	 * it. */
-	while (sem_timedwait(&control->done, &limit))
-		if (errno == ETIMEDOUT) {
-			status = -ETIMEDOUT;
-			break;
-		}
+	at = wf_deadline(wf_now_ns(), engine->settings.control_ns);
+	limit = (struct timespec){ .tv_sec = (time_t)(at / WF_S), .tv_nsec = (long)(at % WF_S) };
+	/* Only a provider that hangs inside a call gets us past the limit; context is late's then, or stays. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_mutex_lock(&control->lock);
+	while (control->left && !status)
+		status = -pthread_cond_timedwait(&control->done, &control->lock, &limit);
+	if (!control->left)
+		status = 0;
+	control->nobody_waits = status;
+	pthread_mutex_unlock(&control->lock);
+	pthread_setcancelstate(state, NULL);
 	if (!status)
 		status = atomic_load(&control->status);
 	control_put(control, 1);
 	return status;
+}
+
+int wf_engine_control_later(struct wf_group *group, wf_control_fn fn, wf_control_late late, void *context)
+{
+	struct weft_engine *engine = group->engine;
+	struct control *control = make_control(fn, late, context, engine->groups);
+
+	if (!control)
+		return -ENOMEM;
+	control->nobody_waits = true;
+	for (uint32_t g = 0; g < engine->groups; g++)
+		wf_group_tell(group, &engine->group[g], WF_NOTE_CONTROL, control, 0);
+	control_put(control, 1);
+	return 0;
 }
 
 static int do_nothing(struct wf_group *group, void *context)
@@ -507,5 +618,5 @@ static int do_nothing(struct wf_group *group, void *context)
 
 int wf_engine_turn_each(struct weft_engine *engine)
 {
-	return wf_engine_control(engine, do_nothing, NULL);
+	return wf_engine_control(engine, do_nothing, NULL, NULL);
 }

@@ -13,10 +13,11 @@
 struct wf_transfer;
 
 struct wf_settings {
-	uint32_t flags, max_transfers, frames;
+	uint32_t flags, max_transfers, frames, max_strangers;
 	uint64_t max_message, window_frames, piece_bytes;
 	uint64_t credit_step; /* frames read that are news to their sender: a quarter of the window or less, a power of two */
 	uint64_t timeout_ns, heartbeat_ns, peer_limit_ns, rail_limit_ns;
+	uint64_t control_ns, close_ns; /* how long a worker may hang in a call before a request, and closing, give it up */
 };
 
 struct weft_engine {
@@ -25,6 +26,7 @@ struct weft_engine {
 	struct wf_log log;
 	uint64_t incarnation;
 	_Atomic int closing;
+	_Atomic uint32_t holders; /* who may still use it: its owner, then workers that close gave up on */
 	int pid; /* whose threads these are */
 	char provider[32];
 
@@ -40,11 +42,15 @@ struct weft_engine {
 	struct wf_handles peers, regions, remotes;
 	pthread_mutex_t directory_lock;
 	void *directory; /* peers by incarnation: tsearch */
+	uint32_t strangers; /* those of them that were never added; under the directory's lock */
 
-	struct wf_pool transfers;
+	struct wf_pool transfers, answers; /* what the application asks for, and what answers peers */
 	struct wf_pool inbounds; /* small messages that came in */
+	struct wf_pool inframes; /* the same, of up to a frame */
 	_Atomic uint64_t region_bytes; /* registered, all regions together */
 	_Atomic uint64_t owed;         /* replies and verdicts accepted and not acknowledged */
+	_Atomic uint64_t strangers_frames; /* of messages held that strangers sent, those who are gone included */
+	_Atomic uint64_t notices;      /* of peers and rails, in queues */
 	_Atomic uint64_t copies_kept; /* bytes kept with transfers for the next user */
 
 	pthread_mutex_t lock; /* queues, address */
@@ -59,27 +65,35 @@ struct weft_engine {
 };
 
 int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_engine);
-int wf_engine_close(struct weft_engine *engine);
+int wf_engine_close(struct weft_engine *engine); /* 0; -ETIMEDOUT: a thread hangs, and what it uses stays until it does not */
+void wf_engine_put(struct weft_engine *engine); /* one holder less: the last one frees it */
+void wf_engine_worker_gone(void *group);        /* its worker ends, and weft_close() did not wait for it */
 void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config);
 int wf_engine_progress(struct weft_engine *engine);
 static inline bool wf_engine_is_manual(const struct weft_engine *engine)
 {
 	return engine->settings.flags & WEFT_MANUAL_PROGRESS;
 }
-/* Our address blob as it is now. */
-int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes);
+/* Our address blob as it is now; ret_revision may be NULL. */
+int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes, uint32_t *ret_revision);
 /* A rail was opened or reopened: its new address. On its worker. */
 int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat);
 void wf_engine_notice(struct weft_engine *engine, enum weft_event_type type, int status, weft_peer peer,
 		      const struct weft_error *error);
 
-/* Runs fn on every group's worker, one after the other in each, and waits: 0, the first failure, or -ETIMEDOUT. */
-int wf_engine_control(struct weft_engine *engine, int (*fn)(struct wf_group *group, void *context), void *context);
+/* Runs fn on every group's worker, one after the other in each, and waits: 0, the first failure, or -ETIMEDOUT. Then late, when
+ * there is one, is called on the last worker that got through, to undo what nobody waits for any more: context is its. */
+typedef int (*wf_control_fn)(struct wf_group *group, void *context);
+typedef void (*wf_control_late)(struct wf_group *group, void *context);
+int wf_engine_control(struct weft_engine *engine, wf_control_fn fn, wf_control_late late, void *context);
+/* The same on a worker, which does not wait: late is called in any case, unless there is no memory (-ENOMEM). */
+int wf_engine_control_later(struct wf_group *group, wf_control_fn fn, wf_control_late late, void *context);
 /* Returns when every worker has begun a turn since: what it looked up before, it has let go of. -ETIMEDOUT, -ENOMEM. */
 int wf_engine_turn_each(struct weft_engine *engine);
 /* A note that must arrive, from an application's thread: the inbox may be full for a moment, and its worker empties it. */
 void wf_engine_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value);
 void wf_control_run(struct wf_group *group, void *control); /* the worker's side */
+void wf_control_discard(void *control);                     /* a note that nobody reads any more */
 
 /* notify.c */
 struct wf_counters;

@@ -9,13 +9,13 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct family {
 	struct weft_engine *engine;
 	struct wf_transfer *parent;
-	struct wf_transfer **child; /* parent->children of them */
+	struct wf_transfer **child; /* parent->children of them; in the parent's copy, like the slices */
+	struct wf_slice *slices;    /* room for one for each, and one more */
 };
 
 /* Nobody ever had its number, but whoever cancels the slot's last user may hold a count for a few instructions: it is
@@ -35,16 +35,18 @@ static int open_family(struct family *family, struct weft_engine *engine, uint32
 
 	if (!parent)
 		return -EAGAIN;
-	*family = (struct family){ engine, parent, calloc((size_t)most + 1, sizeof(*family->child)) };
 	parent->kind = WF_PARENT;
-	parent->child = wf_transfer_copy_room(parent, ((size_t)most + 1) * sizeof(*parent->child));
+	parent->child = wf_transfer_copy_room(parent, ((size_t)most + 1) * (sizeof(*parent->child) + sizeof(*family->child) +
+									    sizeof(*family->slices)));
 	/* One for us, so that it cannot end before all children are begun. */
 	atomic_store(&parent->children_left, 1);
-	if (family->child && parent->child)
-		return 0;
-	free(family->child);
-	abandon_parent(parent);
-	return -ENOMEM;
+	if (!parent->child) {
+		abandon_parent(parent);
+		return -ENOMEM;
+	}
+	*family = (struct family){ engine, parent, (struct wf_transfer **)(parent->child + most + 1), NULL };
+	family->slices = (struct wf_slice *)(family->child + most + 1);
+	return 0;
 }
 
 /* NULL: all transfers are in flight. */
@@ -109,17 +111,44 @@ static int begin_family(struct family *family, int error, weft_transfer *ret)
 		abandon(family);
 	else
 		begin(family, ret);
-	free(family->child);
 	return error;
 }
 
 /* ---- scatter ---- */
 
-static int order_by_peer(const void *a, const void *b)
+static void sift_down(struct wf_slice *slices, uint32_t at, uint32_t count)
 {
-	const struct wf_slice *x = a, *y = b;
+	for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
+		struct wf_slice larger;
 
-	return x->remote->peer < y->remote->peer ? -1 : x->remote->peer > y->remote->peer;
+		if (child + 1 < count && slices[child + 1].remote->peer > slices[child].remote->peer)
+			child++;
+		if (slices[at].remote->peer >= slices[child].remote->peer)
+			return;
+		larger = slices[child];
+		slices[child] = slices[at];
+		slices[at] = larger;
+	}
+}
+
+/* A heap sort: qsort() may allocate. Most lists are of one peer, or in order. */
+static void sort_by_peer(struct wf_slice *slices, uint32_t count)
+{
+	uint32_t sorted = 1;
+
+	while (sorted < count && slices[sorted - 1].remote->peer <= slices[sorted].remote->peer)
+		sorted++;
+	if (sorted >= count)
+		return;
+	for (uint32_t at = count / 2; at-- > 0;)
+		sift_down(slices, at, count);
+	for (uint32_t left = count - 1; left > 0; left--) {
+		struct wf_slice last = slices[left];
+
+		slices[left] = slices[0];
+		slices[0] = last;
+		sift_down(slices, 0, left);
+	}
 }
 
 static int check_slices(struct weft_engine *engine, struct wf_slice *slices, const struct weft_write *parts,
@@ -190,7 +219,6 @@ static void put_slices(struct weft_engine *engine, struct wf_slice *slices, uint
 int wf_submit_scatter(struct weft_engine *engine, const struct weft_write *parts, uint32_t count,
 		      const struct weft_op *op, weft_transfer *ret)
 {
-	struct wf_slice *slices;
 	struct family family;
 	int error = wf_request_check(engine, op, true);
 
@@ -198,19 +226,16 @@ int wf_submit_scatter(struct weft_engine *engine, const struct weft_write *parts
 		error = open_family(&family, engine, count, op);
 	if (error)
 		return error;
-	slices = calloc((size_t)count + 1, sizeof(*slices));
-	error = slices ? check_slices(engine, slices, parts, count) : -ENOMEM;
+	error = check_slices(engine, family.slices, parts, count);
 	if (!error)
-		qsort(slices, count, sizeof(*slices), order_by_peer);
+		sort_by_peer(family.slices, count);
 	for (uint32_t first = 0, next; !error && first < count; first = next) {
 		for (next = first + 1;
-		     next < count && slices[next].remote->peer == slices[first].remote->peer;)
+		     next < count && family.slices[next].remote->peer == family.slices[first].remote->peer;)
 			next++;
-		error = make_child(&family, &slices[first], next - first, op);
+		error = make_child(&family, &family.slices[first], next - first, op);
 	}
-	if (slices)
-		put_slices(engine, slices, count);
-	free(slices);
+	put_slices(engine, family.slices, count);
 	return begin_family(&family, error, ret);
 }
 

@@ -20,11 +20,6 @@
 #define FRAMES_OUT        64u /* and 16 more for each rail */
 #define GOODBYE_NS        (50 * WF_MS)
 
-struct wf_piece *wf_group_fresh_piece(struct wf_group *group)
-{
-	return group->pieces_used < group->piece_count ? &group->piece[group->pieces_used++] : NULL;
-}
-
 /* ---- notes ---- */
 
 static struct wf_item make_note(enum wf_note what, void *object, uint64_t value)
@@ -133,10 +128,15 @@ void wf_group_handle(struct wf_group *group, const struct wf_item *note)
 		break;
 	case WF_NOTE_LANE_QUIET:
 		wf_lane_quiet(object);
+		if (value)
+			wf_lane_hello_now(object);
 		break;
 	case WF_NOTE_HEARD:
 		wf_peer_heard(object, (struct wf_heard *)(uintptr_t)value);
 		free((void *)(uintptr_t)value);
+		break;
+	case WF_NOTE_SUSPECT:
+		wf_peer_suspect(object);
 		break;
 	case WF_NOTE_PATHS:
 		wf_peer_paths_changed(object);
@@ -206,10 +206,14 @@ WF_HOT static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, s
 		wf_welcome_arrived(group, seat, frame);
 		return true;
 	}
+	if (frame->kind == WF_FRAME_CHALLENGE) {
+		wf_challenge_arrived(group, seat, frame);
+		return true;
+	}
 	/* Without a reference: a peer that is live now goes only when each group has closed its lane, ours in a later note. */
 	peer = wf_handle_peek(&group->engine->peers, frame->to_peer);
-	if (!peer)
-		return true; /* removed meanwhile */
+	if (!peer || frame->token != atomic_load_explicit(&peer->secret, memory_order_relaxed))
+		return true; /* removed meanwhile, or it is not the peer who says that */
 	if (peer->home == group) {
 		peer->talk_seat = seat->place; /* where the peer is heard it hears us */
 		wf_channel_arrived(peer, frame);
@@ -224,19 +228,23 @@ WF_HOT static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, s
 static void frame_sent(struct wf_group *group, struct wf_tx_frame *frame, int status)
 {
 	struct wf_lane *lane = frame->lane;
-	struct wf_path *path = &lane->path[frame->seat->place];
+	struct wf_seat *seat = frame->seat;
 
-	frame->seat->ops--;
-	group->on_nic--;
-	lane->in_flight--;
 	if (frame->faint && !status)
 		group->worker.faint++;
-	if (status) {
-		atomic_fetch_add_explicit(&frame->seat->count.errors, 1, memory_order_relaxed);
-		wf_lane_path_failed(lane, path, wf_rail_last_error(frame->seat->rail)->text);
+	if (status && lane && wf_rail_is_open(seat->rail, frame->end)) {
+		struct wf_path *path = &lane->path[seat->place];
+		const char *why = wf_rail_last_error(seat->rail)->text;
+
+		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
+		if (frame->end == WF_OUTGOING)
+			wf_lane_path_failed(lane, path, why);
+		else
+			wf_lane_talk_failed(lane, path, why);
 	}
-	wf_group_give_tx(group, frame);
-	wf_lane_maybe_closed(lane);
+	wf_seat_frame_left(frame);
+	if (lane)
+		wf_lane_maybe_closed(lane);
 }
 
 static void immediate_arrived(struct wf_group *group, uint32_t immediate)
@@ -248,23 +256,43 @@ static void immediate_arrived(struct wf_group *group, uint32_t immediate)
 
 static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx);
 
+/* One of a batch tells what they take. */
+static void look_at_time(struct wf_group *group, struct wf_seat *seat, const struct wf_completion *done)
+{
+	const struct wf_piece *piece;
+
+	if (!done->wr || done->wr->kind > WF_WR_READ || done->status)
+		return;
+	piece = wf_container(done->wr, struct wf_piece, wr);
+	if (piece->seat == seat)
+		wf_pace_took(&seat->pace, wf_group_now(group) - piece->posted_ns);
+}
+
 /* Apart from the look, like all that most turns of a waiting engine do not need. */
 WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *group, struct wf_seat *seat,
 							      const struct wf_completion *done, int got)
 {
 	uint32_t pieces = 0;
 
+	look_at_time(group, seat, done);
 	for (int i = 0; i < got; i++) {
 		struct wf_wr *wr = done[i].wr;
 
 		/* Long posted, so no longer in the cache. */
 		__builtin_prefetch(done[i + AHEAD < got ? i + AHEAD : i].wr, 1);
 		if (wr && wr->kind <= WF_WR_READ) {
+			struct wf_piece *piece = wf_container(wr, struct wf_piece, wr);
+
+			/* Believed only of what is posted here. */
+			if (__builtin_expect(piece->seat != seat, 0)) {
+				atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
+				continue;
+			}
 			pieces++;
 			if (!done[i].status)
-				wf_piece_landed(group, wf_container(wr, struct wf_piece, wr));
+				wf_piece_landed(group, seat, piece);
 			else
-				wf_piece_failed(group, wf_container(wr, struct wf_piece, wr), done[i].status);
+				wf_piece_failed(group, piece, done[i].status);
 		} else if (!wr) {
 			if (!done[i].status)
 				immediate_arrived(group, done[i].immediate);
@@ -273,6 +301,8 @@ WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *g
 		} else if (wr->kind == WF_WR_RECEIVE) {
 			struct wf_rx_frame *rx = (struct wf_rx_frame *)wr;
 
+			if (!rx->posted)
+				continue;
 			rx->posted = false;
 			rx->bytes = (uint32_t)done[i].bytes;
 			if (group->leaving) { /* the other workers may be gone */
@@ -282,30 +312,33 @@ WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *g
 			}
 			if (done[i].status || frame_arrived(group, seat, rx))
 				wf_seat_receive_again(seat, rx);
-		} else {
+		} else if (((struct wf_tx_frame *)wr)->seat == seat) {
 			frame_sent(group, (struct wf_tx_frame *)wr, done[i].status);
 		}
 	}
 	seat->ops -= pieces;
 	group->on_nic -= pieces;
-	seat->last_ok_ns = wf_group_now(group);
+	if (pieces)
+		seat->last_ok_ns = wf_group_now(group);
 }
 
-WF_HOT static int read_completions(struct wf_group *group, struct wf_seat *seat)
+WF_HOT int wf_group_read_completions(struct wf_group *group, struct wf_seat *seat)
 {
 	struct wf_completion done[COMPLETIONS];
 	int got;
 
 	if (seat->rx_idle_count && !seat->rx_refused)
 		wf_seat_post_receives(seat);
-	if (wf_rail_unrung(seat->rail))
-		wf_seat_ring(seat);
+	if (__builtin_expect(wf_rail_unrung(seat->rail), 0) && !wf_seat_ring(seat)) {
+		wf_seat_doom_unrung(seat);
+		return 1;
+	}
 	got = wf_rail_poll(seat->rail, done, COMPLETIONS);
 	if (got > 0)
 		take_completions(group, seat, done, got);
 	if (got >= 0)
 		return got;
-	wf_seat_doom(seat, "reading completions failed");
+	wf_seat_doom(seat, WF_DOOM_RAIL, "reading completions failed");
 	return 1;
 }
 
@@ -367,8 +400,10 @@ static void reset_doomed(struct wf_group *group)
 {
 	group->doomed = false;
 	for (uint32_t i = 0; i < group->seats; i++)
-		if (group->seat[i].doomed)
-			wf_seat_reset(&group->seat[i]);
+		if (group->seat[i].doomed) {
+			wf_seat_see_to_doomed(&group->seat[i]);
+			group->doomed |= group->seat[i].doomed != WF_DOOM_NOTHING;
+		}
 }
 
 WF_HOT static int on_turn(void *context, uint64_t now_ns)
@@ -383,8 +418,8 @@ WF_HOT static int on_turn(void *context, uint64_t now_ns)
 		happened++;
 	}
 	for (uint32_t i = 0; i < group->seats; i++)
-		if (atomic_load_explicit(&group->seat[i].up, memory_order_relaxed))
-			happened += read_completions(group, &group->seat[i]);
+		if (group->seat[i].listening)
+			happened += wf_group_read_completions(group, &group->seat[i]);
 	if (happened)
 		wf_group_send_frames(group);
 	if (!wf_list_empty(&group->runnable))
@@ -402,7 +437,7 @@ static bool on_in_flight(void *context)
 {
 	struct wf_group *group = context;
 
-	return group->on_nic || !wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) ||
+	return group->on_nic > group->stuck || !wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) ||
 	       !wf_list_empty(&group->verifying) || !wf_list_empty(&group->acking) || group->deferred_count;
 }
 
@@ -412,12 +447,12 @@ static bool on_can_sleep(void *context)
 
 	/* Pieces or frames that a rail refused are tried again, not waited for. */
 	if (!wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) || !wf_list_empty(&group->verifying) ||
-	    !wf_list_empty(&group->acking) || group->deferred_count)
+	    !wf_list_empty(&group->acking) || group->deferred_count || group->doomed)
 		return false;
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];
 
-		if (seat->up && (!seat->limits.waits || wf_rail_try_wait(seat->rail)))
+		if (seat->listening && (!seat->limits.waits || wf_rail_try_wait(seat->rail)))
 			return false;
 	}
 	return true;
@@ -484,7 +519,8 @@ static void frame_while_leaving(struct wf_group *group, struct wf_rx_frame *rx)
 	if (wf_frame_open(rx->buffer, rx->bytes, &frame) || frame->kind != WF_FRAME_BYE ||
 	    !(peer = wf_handle_get(&group->engine->peers, frame->to_peer)))
 		return;
-	atomic_store(&peer->state, WF_PEER_DOWN);
+	if (frame->token == atomic_load(&peer->secret))
+		atomic_store(&peer->state, WF_PEER_DOWN);
 	wf_handle_put(&group->engine->peers, peer->handle);
 }
 
@@ -513,8 +549,8 @@ static void say_bye(struct wf_group *group)
 
 	do {
 		for (uint32_t i = 0; i < group->seats; i++)
-			if (group->seat[i].up)
-				read_completions(group, &group->seat[i]);
+			if (group->seat[i].listening)
+				wf_group_read_completions(group, &group->seat[i]);
 		someone_is_up(group, !said);
 		said = true;
 	} while ((group->on_nic || someone_is_up(group, false)) && wf_now_ns() < limit);
@@ -538,6 +574,7 @@ const struct wf_worker_ops wf_group_ops = {
 	.in_flight = on_in_flight,
 	.can_sleep = on_can_sleep,
 	.stop = on_stop,
+	.gone = wf_engine_worker_gone,
 };
 
 int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t index, uint32_t seats)
@@ -545,6 +582,7 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	group->engine = engine;
 	group->index = index;
 	group->seats = seats;
+	group->routes_watch = -1;
 	group->seat = calloc(seats, sizeof(*group->seat));
 	if (!group->seat)
 		return -ENOMEM;
@@ -559,7 +597,7 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	wf_list_init(&group->settling);
 	wf_list_init(&group->stopping);
 	wf_list_init(&group->verifying);
-	return 0;
+	return wf_newcomers_open(group);
 }
 
 /* Notes nobody will read any more: free what they carry. */
@@ -574,6 +612,9 @@ static void discard(const struct wf_item *note)
 		break;
 	case WF_NOTE_LANE_BOOK:
 		wf_book_put(value);
+		break;
+	case WF_NOTE_CONTROL:
+		wf_control_discard((void *)(uintptr_t)note->word[1]);
 		break;
 	default:
 		break;
@@ -593,14 +634,17 @@ void wf_group_discard_notes(struct wf_group *group)
 
 void wf_group_free(struct wf_group *group)
 {
+	wf_pairing_stop(group);
 	for (uint32_t i = 0; group->seat && i < group->seats; i++) {
 		free(group->seat[i].rx);
 		free(group->seat[i].rx_idle);
 	}
+	wf_newcomers_close(group);
 	free(group->seat);
 	free(group->piece);
 	free(group->tx);
 	free(group->tx_buffers);
 	free(group->rx_buffers);
 	free(group->deferred);
+	wf_verify_free(group);
 }

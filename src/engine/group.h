@@ -6,6 +6,7 @@
 #define WF_ENGINE_GROUP_H
 
 #include "rail/rail.h"
+#include "wire/blob.h"
 #include "wire/frame.h"
 #include "worker/worker.h"
 
@@ -44,11 +45,13 @@ struct wf_tx_frame {
 	struct wf_wr wr;
 	struct wf_tx_frame *next;
 	struct wf_seat *seat; /* NULL: free */
-	struct wf_lane *lane;
+	struct wf_lane *lane; /* NULL: it is stuck, and its peer was removed */
 	uint64_t posted_ns;
+	enum wf_end end; /* where it is posted */
 	uint8_t *buffer;
 	uint32_t filled; /* bytes of it that may be other than zero, of those that a short frame is filled up with */
 	bool faint; /* a sign of life: that it has left is no news */
+	bool stuck; /* on the NIC for longer than a peer may be silent */
 };
 
 static inline struct wf_frame *wf_tx_header(const struct wf_tx_frame *frame)
@@ -81,21 +84,43 @@ struct wf_seat_counters {
 	_Atomic uint64_t writes, reads, sends, bytes, errors, retries, reopened;
 };
 
+/* How fast a rail moves what is posted on it, as housekeeping sees it. In bytes. */
+struct wf_pace {
+	uint64_t rate; /* per second, lately; 0: not known */
+	uint64_t landed, in_flight; /* when it last looked */
+	uint64_t queue, queue_landed; /* the longest queue that is not gone yet, and what had landed then */
+	uint64_t took_ns; /* for a piece from the post to its completion, lately, or for a hello to be answered */
+};
+
+/* Up at once, down slowly. */
+static inline void wf_pace_took(struct wf_pace *pace, uint64_t took_ns)
+{
+	pace->took_ns = took_ns > pace->took_ns ? took_ns : pace->took_ns - (pace->took_ns - took_ns) / 8;
+}
+
+/* What is reset: the outgoing endpoint, to take pieces back, which no peer notices; or both. */
+enum wf_doom { WF_DOOM_NOTHING, WF_DOOM_OUTGOING, WF_DOOM_RAIL };
+
 struct wf_seat {
 	struct wf_group *group;
 	struct wf_rail *rail; /* NULL until the worker has opened it */
 	struct wf_nic *nic;
 	uint32_t index; /* of the rail in the engine and in our address */
 	uint32_t place; /* in the group */
-	uint32_t generation; /* of the endpoint: paths opened on an older one are void */
-	_Atomic int up;
-	uint32_t ops; /* posted: pieces and frames */
+	uint32_t generation[WF_ENDS]; /* of each endpoint: addresses inserted in an older one are void */
+	_Atomic int up; /* both endpoints are open */
+	bool listening; /* the published one is */
+	uint32_t ops;    /* posted on the outgoing endpoint: pieces and hellos */
+	uint32_t frames; /* posted on the published one */
 	uint64_t last_ok_ns;
+	struct wf_pace pace;
 	uint64_t nudged_ns; /* when a peer that is written to was last kept awake */
 	uint64_t opened_ns;
 	uint32_t reopen_tries;
 	uint32_t granted; /* immediates that peers may have unread in its completion queue, together */
-	bool doomed; /* to be reset at the end of this turn */
+	enum wf_doom doomed; /* to be reset at the end of this turn, or when what may still land has */
+	uint64_t doomed_ns, drain_look_ns;
+	uint64_t refreshed_ns; /* when hellos that never left it were last taken back */
 	const char *why;
 	struct wf_timer reopen;
 	struct wf_rail_memory tx_memory, rx_memory;
@@ -105,6 +130,13 @@ struct wf_seat {
 	bool rx_refused; /* the provider takes no more for now: not every turn asks */
 	struct wf_rail_limits limits;
 	struct wf_seat_counters count;
+	struct wf_retired { /* addresses that no lane uses any more, still in the rail's vector (retire.c) */
+		uint64_t since_ns;
+		enum wf_end end;
+		uint32_t generation; /* of that end */
+		uint8_t bytes, address[WF_MAX_RAIL_ADDRESS];
+	} *retired;
+	uint32_t retired_count, retired_room;
 };
 
 struct wf_group {
@@ -124,16 +156,26 @@ struct wf_group {
 	struct wf_tx_frame tx_spare; /* to build a frame in that another group gets a copy of: never posted here */
 	uint8_t *tx_buffers, *rx_buffers;
 	size_t tx_bytes, rx_bytes;
-	uint32_t on_nic; /* pieces and frames posted */
+	uint32_t knocking;   /* peers homed here whose kernel is being asked */
+	uint32_t on_nic;     /* pieces and frames posted */
+	uint32_t frames_out; /* of those, frames */
+	uint32_t stuck;      /* of those, frames to peers that are gone: no reason to stay awake */
 
 	struct wf_link lanes;    /* all */
 	struct wf_link runnable; /* those with pieces to give, in turn */
 	struct wf_link pumping;  /* peers homed here with frames to send */
 	struct wf_link acking;   /* peers homed here that are owed an acknowledgement at the end of this turn */
 	struct wf_link settling; /* peers homed here that have acknowledged messages since the last turn */
-	struct wf_link verifying; /* what peers homed here say they wrote, being checked (verify.c) */
+	struct wf_newcomers *newcomers; /* who says hello and is not known (newcomer.c) */
+	void *verifications; /* kept for the next (verify.c) */
+	uint32_t verifications_kept;
+	struct wf_link verifying; /* what peers homed here say they wrote, being checked: one of each (verify.c) */
 	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
+	uint32_t routes;     /* grows when the kernel's routes change (pairing.c) */
+	struct wf_strangers *strangers; /* NULL: no rail is over sockets, or there is no way to look */
+	int routes_watch;    /* hears of that; -1: nobody needs to */
+	uint64_t routes_ns;  /* not looked at before then */
 	uint64_t kept_ns;    /* when it last ran */
 	uint64_t resumed_ns; /* we ourselves stood still until then: nobody else is to blame for what is late */
 
@@ -157,8 +199,9 @@ enum wf_note {
 	WF_NOTE_LANE_CLOSE, /* lane → its group */
 	WF_NOTE_LANE_CLOSED,/* peer → its home */
 	WF_NOTE_LANE_BOOK,  /* lane → its group; value: the book */
-	WF_NOTE_LANE_QUIET, /* lane → its group: the peer is down */
+	WF_NOTE_LANE_QUIET, /* lane → its group: the peer is down; value: say hello at once */
 	WF_NOTE_HEARD,      /* peer → its home; value: struct wf_heard, to be freed */
+	WF_NOTE_SUSPECT,    /* peer → its home: the last path of a group to it has failed */
 	WF_NOTE_PATHS,      /* peer → its home: a path came or went */
 	WF_NOTE_FRAME,      /* frame received → the sender's home; returned with RX_BACK */
 	WF_NOTE_RX_BACK,
@@ -179,18 +222,29 @@ void wf_group_tell(struct wf_group *from, struct wf_group *to, enum wf_note what
 /* From an application's thread. False: the inbox is full. */
 bool wf_group_post(struct wf_group *to, enum wf_note what, void *object, uint64_t value);
 int wf_group_settle(struct wf_group *group, void *unused); /* ends what peers have acknowledged; on the worker */
+int wf_group_read_completions(struct wf_group *group, struct wf_seat *seat); /* how much happened */
 void wf_group_send_frames(struct wf_group *group); /* what peers homed here have to send; on the worker */
 void wf_group_handle(struct wf_group *group, const struct wf_item *note);
+
+/* Routes of rails over sockets (pairing.c). */
+void wf_pairing_start(struct wf_group *group);
+void wf_pairing_stop(struct wf_group *group);
+void wf_pairing_look(struct wf_group *group, uint64_t now_ns); /* on the worker */
+
+int wf_newcomers_open(struct wf_group *group); /* newcomer.c */
+void wf_newcomers_close(struct wf_group *group);
 
 void wf_housekeeping_start(struct wf_group *group); /* housekeeping.c; on the worker, for as long as it runs */
 
 /* Seats (seat.c). */
 int wf_seat_open(struct wf_seat *seat);
 void wf_seat_close(struct wf_seat *seat);
-void wf_seat_doom(struct wf_seat *seat, const char *why); /* reset it at the end of the turn */
-void wf_seat_reset(struct wf_seat *seat);
+void wf_seat_doom(struct wf_seat *seat, enum wf_doom what, const char *why); /* reset it at the end of the turn */
+void wf_seat_see_to_doomed(struct wf_seat *seat);
 void wf_seat_post_receives(struct wf_seat *seat);
 int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame);
+void wf_seat_retire(struct wf_seat *seat, enum wf_end end, const uint8_t *address, uint8_t bytes); /* once for each insertion */
+void wf_seat_remove_retired(struct wf_seat *seat);
 static inline uint64_t wf_group_now(const struct wf_group *group)
 {
 	return group->worker.now_ns;
@@ -222,9 +276,15 @@ static inline void wf_group_give_unsent_tx(struct wf_group *group, struct wf_tx_
 }
 
 /* A sealed one. 0: it is the NIC's, or was copied and is free again; else it stays the caller's. */
-int wf_seat_send(struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, struct wf_tx_frame *frame);
+int wf_seat_send(struct wf_seat *seat, enum wf_end end, struct wf_lane *lane, uint64_t target, struct wf_tx_frame *frame);
 
-void wf_seat_ring(struct wf_seat *seat); /* a batch ended in a refusal and what was posted has not been rung for */
+void wf_seat_disown_frame(struct wf_tx_frame *frame); /* its lane need not wait for it */
+void wf_seat_frame_left(struct wf_tx_frame *frame); /* the NIC: it is free again */
+
+/* A batch ended in a refusal and what was posted has not been rung for. False: there is nothing to ring with; then completions
+ * must not be read, for some providers hang. */
+bool wf_seat_ring(struct wf_seat *seat);
+void wf_seat_doom_unrung(struct wf_seat *seat); /* the last resort */
 
 struct wf_piece *wf_group_fresh_piece(struct wf_group *group); /* one never used before; NULL: all are out */
 

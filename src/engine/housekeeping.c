@@ -11,41 +11,151 @@
 
 #define HOUSEKEEPING_NS   (100 * WF_MS) /* or a quarter of the rails' limit */
 #define STOPPING_CHECK_NS (5 * WF_MS)
+#define SLOWEST           UINT64_C(10000000) /* bytes per second that any rail is taken to move */
+#define MARGIN            4  /* times the expected time is no reason to worry */
+#define LOST_AFTER        4  /* times the patience, while others land on the same path */
+#define STUCK_HELLOS      3
+#define REFRESH_NS        (30 * WF_S)
 
-/* A piece is long overdue. When its peer is heard from elsewhere the rail or its path is to blame and the only way to
- * take the piece back is to close the endpoint; when the peer is silent everywhere, its heartbeat decides. */
-static void overdue(struct wf_group *group, struct wf_seat *seat, struct wf_lane *lane, uint64_t now_ns)
+static uint64_t bytes_in_flight(const struct wf_seat *seat)
 {
-	uint64_t limit = group->engine->settings.rail_limit_ns;
-	uint64_t heard = wf_peer_last_sign_of_life(lane->peer); /* by any group */
+	const struct wf_link *head = &seat->group->lanes;
+	uint64_t bytes = 0;
 
-	if (atomic_load(&lane->peer->state) != WF_PEER_UP || heard > now_ns || now_ns - heard < limit)
-		wf_seat_doom(seat, "an operation never completed");
+	for (const struct wf_link *link = head->next; link != head; link = link->next)
+		bytes += wf_container(link, struct wf_lane, link)->path[seat->place].bytes;
+	return bytes;
 }
 
-static bool is_late(const struct wf_group *group, uint64_t posted_ns, uint64_t now_ns)
+/* What the rail moves: up at once, down slowly, and only where there was something to move all the while. And the longest
+ * queue that a piece still in flight may have found: a queue is gone when as much as it held has landed, twice to be sure. */
+static void look_at_pace(struct wf_seat *seat, uint64_t elapsed_ns)
 {
-	uint64_t since = posted_ns > group->resumed_ns ? posted_ns : group->resumed_ns;
+	struct wf_pace *pace = &seat->pace;
+	uint64_t in_flight = bytes_in_flight(seat), rate;
+	uint64_t landed = atomic_load_explicit(&seat->count.bytes, memory_order_relaxed) - in_flight;
 
-	return now_ns > since && now_ns - since > group->engine->settings.rail_limit_ns;
+	if (landed > pace->landed && elapsed_ns) {
+		rate = (uint64_t)((double)(landed - pace->landed) * 1e9 / (double)elapsed_ns);
+		if (rate > pace->rate)
+			pace->rate = rate;
+		else if (pace->in_flight && in_flight)
+			pace->rate -= (pace->rate - rate) / 8;
+	}
+	if (in_flight >= pace->queue || !in_flight || landed - pace->queue_landed > 2 * pace->queue) {
+		pace->queue = in_flight;
+		pace->queue_landed = landed;
+	}
+	pace->landed = landed;
+	pace->in_flight = in_flight;
+}
+
+/*
+ * How long a path may go without a piece landing. Progress is the measure, not age: what was queued on the rail, for all peers,
+ * may take as long as the rail lately took for as much, and a rail of which nothing is known is not taken to be faster than
+ * SLOWEST. Several times that, because the rate moves.
+ */
+static uint64_t patience_ns(const struct wf_seat *seat)
+{
+	uint64_t rate = seat->pace.rate / MARGIN > SLOWEST ? seat->pace.rate / MARGIN : SLOWEST;
+
+	return seat->group->engine->settings.rail_limit_ns + (uint64_t)((double)seat->pace.queue / (double)rate * 1e9);
+}
+
+/* Nothing moves on its path, or much that was posted later has landed. */
+static bool is_lost(const struct wf_group *group, const struct wf_piece *piece, uint64_t patience, uint64_t now_ns)
+{
+	uint64_t since = piece->posted_ns > group->resumed_ns ? piece->posted_ns : group->resumed_ns;
+	uint64_t moved = atomic_load_explicit(&piece->path->moved_ns, memory_order_relaxed);
+
+	moved = moved > since ? moved : since;
+	return now_ns > since && (now_ns - moved > patience || now_ns - since > LOST_AFTER * patience);
+}
+
+/* When the piece's peer is heard from elsewhere, the rail or its path is to blame, and the only way to take the piece back is
+ * to close the endpoint that it was posted on. When the peer is silent everywhere, its heartbeat decides. */
+static bool is_rails_fault(const struct wf_group *group, const struct wf_lane *lane, uint64_t now_ns)
+{
+	uint64_t heard = wf_peer_last_sign_of_life(lane->peer); /* by any group */
+
+	return atomic_load(&lane->peer->state) != WF_PEER_UP || heard > now_ns ||
+	       now_ns - heard < group->engine->settings.rail_limit_ns;
+}
+
+static void look_for_lost_pieces(struct wf_group *group, uint64_t now_ns)
+{
+	const struct wf_seat *at = NULL;
+	uint64_t patience = 0;
+
+	for (uint32_t i = 0; i < group->pieces_used; i++) {
+		struct wf_piece *piece = &group->piece[i];
+
+		if (!piece->seat || !piece->part->lane->peer)
+			continue;
+		if (piece->seat != at) {
+			at = piece->seat;
+			patience = patience_ns(at);
+		}
+		if (!is_lost(group, piece, patience, now_ns) || !is_rails_fault(group, piece->part->lane, now_ns))
+			continue;
+		piece->attempts++;
+		wf_seat_doom(piece->seat, WF_DOOM_OUTGOING, "an operation never completed");
+	}
+}
+
+/* Frames hold no memory of the application's, so they can stay; but not most of those there are. Hellos to peers that are
+ * gone are taken back while nothing else is on their endpoint, which disturbs nobody. */
+static void look_for_stuck_frames(struct wf_group *group, struct wf_seat *seat, uint64_t now_ns)
+{
+	uint64_t limit = group->engine->settings.peer_limit_ns + group->engine->settings.rail_limit_ns;
+	uint32_t stuck[WF_ENDS] = { 0 };
+
+	for (uint32_t i = 0; i < group->tx_count; i++) {
+		struct wf_tx_frame *frame = &group->tx[i];
+		uint64_t since = frame->posted_ns > group->resumed_ns ? frame->posted_ns : group->resumed_ns;
+
+		if (frame->seat != seat || now_ns <= since || now_ns - since <= limit)
+			continue;
+		stuck[frame->end]++;
+		group->stuck += !frame->stuck;
+		frame->stuck = true;
+		if (frame->lane && frame->lane->closing)
+			wf_seat_disown_frame(frame);
+	}
+	if (stuck[WF_PUBLISHED] > group->tx_count / 2)
+		wf_seat_doom(seat, WF_DOOM_RAIL, "frames never leave it");
+	if (stuck[WF_OUTGOING] >= STUCK_HELLOS && stuck[WF_OUTGOING] == seat->ops && now_ns - seat->refreshed_ns > REFRESH_NS) {
+		seat->refreshed_ns = now_ns;
+		wf_seat_doom(seat, WF_DOOM_OUTGOING, "hellos to a peer that is gone never leave it");
+	}
 }
 
 static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
 {
-	if (!group->on_nic)
+	if (group->on_nic > group->frames_out)
+		look_for_lost_pieces(group, now_ns);
+	for (uint32_t i = 0; group->frames_out && i < group->seats; i++)
+		if (group->seat[i].ops || group->seat[i].frames)
+			look_for_stuck_frames(group, &group->seat[i], now_ns);
+}
+
+/* Whoever connects to a rail's port and does not speak must not use up the process's descriptors. */
+static void look_for_strangers(struct wf_group *group, uint64_t now_ns)
+{
+	struct wf_rail *rails[WF_MAX_RAILS];
+	uint32_t closed;
+	bool had_room = group->strangers && !wf_strangers_no_room(group->strangers);
+
+	if (!group->strangers)
 		return;
-	for (uint32_t i = 0; i < group->pieces_used; i++) {
-		struct wf_piece *piece = &group->piece[i];
-
-		if (piece->seat && is_late(group, piece->posted_ns, now_ns) && piece->part->lane->peer)
-			overdue(group, piece->seat, piece->part->lane, now_ns);
-	}
-	for (uint32_t i = 0; i < group->tx_count; i++) {
-		struct wf_tx_frame *frame = &group->tx[i];
-
-		if (frame->seat && is_late(group, frame->posted_ns, now_ns))
-			overdue(group, frame->seat, frame->lane, now_ns);
-	}
+	for (uint32_t i = 0; i < group->seats; i++)
+		rails[i] = group->seat[i].rail;
+	closed = wf_strangers_look(group->strangers, rails, group->seats, now_ns);
+	if (closed)
+		wf_log(&group->engine->log, WEFT_LOG_INFO, "closed %u connections of strangers, who had said nothing", closed);
+	if (had_room && wf_strangers_no_room(group->strangers))
+		wf_log(&group->engine->log, WEFT_LOG_WARN,
+		       "this process has no descriptor left: new peers cannot connect; see 'ulimit -n'");
 }
 
 static uint64_t housekeeping_ns(const struct wf_group *group)
@@ -58,20 +168,27 @@ static uint64_t housekeeping_ns(const struct wf_group *group)
 static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 {
 	struct wf_group *group = wf_container(timer, struct wf_group, housekeeping);
+	uint64_t elapsed = now_ns - group->kept_ns;
 
-	if (now_ns - group->kept_ns > 2 * housekeeping_ns(group))
+	if (elapsed > 2 * housekeeping_ns(group))
 		group->resumed_ns = now_ns;
 	group->kept_ns = now_ns;
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];
 
-		if (!seat->up)
+		if (!seat->listening)
 			continue;
-		if (wf_rail_poll_events(seat->rail))
-			wf_seat_doom(seat, "the provider reported a failure of the endpoint");
+		if (wf_rail_poll_events(seat->rail, WF_PUBLISHED))
+			wf_seat_doom(seat, WF_DOOM_RAIL, "the provider reported a failure of the endpoint");
+		else if (atomic_load(&seat->up) && wf_rail_poll_events(seat->rail, WF_OUTGOING))
+			wf_seat_doom(seat, WF_DOOM_OUTGOING, "the provider reported a failure of the endpoint");
 		wf_seat_post_receives(seat);
+		wf_seat_remove_retired(seat);
+		look_at_pace(seat, elapsed);
 	}
 	look_for_overdue(group, now_ns);
+	wf_pairing_look(group, now_ns);
+	look_for_strangers(group, now_ns);
 	for (struct wf_link *link = group->lanes.next; group->engine->groups > 1 && link != &group->lanes;) {
 		struct wf_lane *lane = wf_container(link, struct wf_lane, link);
 
@@ -87,6 +204,7 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 void wf_housekeeping_start(struct wf_group *group)
 {
 	group->kept_ns = wf_now_ns();
+	wf_pairing_start(group);
 	wf_timer_init(&group->housekeeping, housekeeping);
 	wf_timer_set(&group->worker.timers, &group->housekeeping, group->kept_ns + housekeeping_ns(group));
 }

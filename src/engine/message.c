@@ -57,14 +57,21 @@ static void set_kind(struct wf_transfer *transfer, enum wf_transfer_kind kind)
 
 /* ---- at once ---- */
 
-static struct wf_transfer *reserve(struct weft_engine *engine)
+/* Whatever answers a peer never waits for what is asked of it. */
+static struct wf_pool *pool_for(struct weft_engine *engine, enum wf_transfer_kind kind)
 {
-	struct wf_transfer *transfer = wf_transfer_reserve(engine);
+	return kind == WF_REPLY || kind == WF_INTERNAL ? &engine->answers : &engine->transfers;
+}
+
+static struct wf_transfer *reserve(struct weft_engine *engine, enum wf_transfer_kind kind)
+{
+	struct wf_pool *pool = pool_for(engine, kind);
+	struct wf_transfer *transfer = wf_transfer_reserve(pool);
 
 	if (transfer)
 		return transfer;
 	wf_group_settle(&engine->group[0], NULL);
-	return wf_transfer_reserve(engine);
+	return wf_transfer_reserve(pool);
 }
 
 /* What makes it a transfer like any other: to be sent again, given up in time, counted. */
@@ -96,11 +103,11 @@ WF_HOT static int send_at_once(struct weft_engine *engine, const struct wf_outgo
 		return -ENOENT;
 	if (atomic_load_explicit(&peer->state, memory_order_relaxed) == WF_PEER_DOWN)
 		return -EHOSTDOWN;
-	transfer = reserve(engine);
+	transfer = reserve(engine, outgoing->kind);
 	if (!transfer)
 		return -EAGAIN;
 	if (set_message(transfer, outgoing)) {
-		wf_pool_give(&engine->transfers, transfer);
+		wf_pool_give(transfer->pool, transfer);
 		return -ENOMEM;
 	}
 	id = transfer->id; /* once begun it may be over */
@@ -137,7 +144,7 @@ WF_HOT int wf_submit_message(struct weft_engine *engine, const struct wf_outgoin
 		wf_worker_leave(&engine->group[0].worker);
 		return error;
 	}
-	transfer = wf_transfer_take(engine, op);
+	transfer = wf_transfer_take_of(engine, pool_for(engine, outgoing->kind), op);
 	if (!transfer)
 		return -EAGAIN;
 	set_kind(transfer, outgoing->kind);

@@ -1,132 +1,212 @@
 /*
- * Counted notifications: how often each immediate has arrived, and who expects how many. A table of fixed size, so that
- * a peer cannot make us allocate. Owned by group 0's worker; other groups tell it what they saw.
+ * Counted notifications: how often each immediate has arrived, and who expects how many. Everything is allocated at open, so
+ * that a peer cannot make us allocate: an expectation always finds room, and of those that nobody expects the latest are
+ * remembered. An immediate does not say whose it is, so peers cannot be given shares. Owned by group 0's worker; other groups
+ * tell it what they saw.
  */
-#include "base/time.h"
 #include "engine/engine.h"
 #include "engine/transfer.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define SLOTS 8192u /* immediates counted or expected at the same time, at most half of it */
+#define EARLY 4096u /* different immediates remembered that nobody expects yet */
 
 struct counter {
-	bool used;
+	struct wf_link link; /* counters->early while nobody expects it, else counters->idle or none */
 	uint32_t immediate;
 	uint64_t arrived;
 	struct wf_transfer *expected; /* NULL: nobody asked yet */
 };
 
 struct wf_counters {
-	uint32_t used;
-	struct counter slot[SLOTS];
+	struct wf_link early; /* the one that arrived longest ago first */
+	struct wf_link idle;
+	uint32_t early_count, mask;
+	uint64_t forgotten; /* how often one was given up for another */
+	struct counter *counter;
+	uint32_t table[]; /* by hash, the next free slot where that is taken: number of a counter, from 1 on; 0: none */
 };
 
 int wf_counters_open(struct weft_engine *engine)
 {
-	engine->counters = calloc(1, sizeof(*engine->counters));
-	return engine->counters ? 0 : -ENOMEM;
+	uint32_t count = EARLY + engine->settings.max_transfers, slots = 1;
+	struct wf_counters *counters;
+
+	while (slots < 2 * count)
+		slots *= 2;
+	counters = calloc(1, sizeof(*counters) + slots * sizeof(counters->table[0]));
+	if (!counters)
+		return -ENOMEM;
+	engine->counters = counters;
+	counters->counter = calloc(count, sizeof(*counters->counter));
+	if (!counters->counter)
+		return -ENOMEM;
+	counters->mask = slots - 1;
+	wf_list_init(&counters->early);
+	wf_list_init(&counters->idle);
+	for (uint32_t i = 0; i < count; i++)
+		wf_list_append(&counters->idle, &counters->counter[i].link);
+	return 0;
 }
 
 void wf_counters_close(struct weft_engine *engine)
 {
+	if (engine->counters)
+		free(engine->counters->counter);
 	free(engine->counters);
 }
 
-static uint32_t home_slot(uint32_t immediate)
+static uint32_t home_slot(const struct wf_counters *counters, uint32_t immediate)
 {
-	return immediate * UINT32_C(0x9e3779b1) >> 19; /* 13 bits */
+	return (uint32_t)(immediate * UINT64_C(0x9e3779b97f4a7c15) >> 32) & counters->mask;
 }
 
-/* NULL: not there and not made, because it was not asked for or the table is full. */
-static struct counter *find(struct wf_counters *counters, uint32_t immediate, bool make)
+static struct counter *counter_in(struct wf_counters *counters, uint32_t slot)
 {
-	for (uint32_t i = home_slot(immediate);; i = (i + 1) % SLOTS) {
-		struct counter *counter = &counters->slot[i];
-
-		if (counter->used && counter->immediate == immediate)
-			return counter;
-		if (counter->used)
-			continue;
-		if (!make || counters->used >= SLOTS / 2)
-			return NULL;
-		*counter = (struct counter){ .used = true, .immediate = immediate };
-		counters->used++;
-		return counter;
-	}
+	return &counters->counter[counters->table[slot] - 1];
 }
 
-/* Frees a slot and moves what was pushed past it, so that probing still finds everything. */
+/* Where it is, or where it would be: an empty slot. */
+static uint32_t slot_of(struct wf_counters *counters, uint32_t immediate)
+{
+	uint32_t slot = home_slot(counters, immediate);
+
+	while (counters->table[slot] && counter_in(counters, slot)->immediate != immediate)
+		slot = (slot + 1) & counters->mask;
+	return slot;
+}
+
+static struct counter *find(struct wf_counters *counters, uint32_t immediate)
+{
+	uint32_t slot = slot_of(counters, immediate);
+
+	return counters->table[slot] ? counter_in(counters, slot) : NULL;
+}
+
+/* Frees its slot and moves what was pushed past it, so that probing still finds everything. */
 static void forget(struct wf_counters *counters, struct counter *counter)
 {
-	uint32_t hole = (uint32_t)(counter - counters->slot), at = hole;
+	uint32_t hole = slot_of(counters, counter->immediate), at = hole;
 
-	counters->used--;
-	counter->used = false;
-	for (;;) {
-		uint32_t wanted;
+	counters->table[hole] = 0;
+	for (at = (at + 1) & counters->mask; counters->table[at]; at = (at + 1) & counters->mask) {
+		uint32_t wanted = home_slot(counters, counter_in(counters, at)->immediate);
 
-		at = (at + 1) % SLOTS;
-		if (!counters->slot[at].used)
-			return;
-		wanted = home_slot(counters->slot[at].immediate);
 		/* It may move into the hole when its own place is not between the hole and where it stands. */
-		if ((at - wanted) % SLOTS >= (at - hole) % SLOTS) {
-			counters->slot[hole] = counters->slot[at];
-			counters->slot[at].used = false;
+		if (((at - wanted) & counters->mask) >= ((at - hole) & counters->mask)) {
+			counters->table[hole] = counters->table[at];
+			counters->table[at] = 0;
 			hole = at;
 		}
 	}
+	wf_list_remove(&counter->link);
+	wf_list_append(&counters->idle, &counter->link);
+}
+
+static void forget_oldest(struct weft_engine *engine)
+{
+	struct wf_counters *counters = engine->counters;
+	struct counter *oldest = wf_container(counters->early.next, struct counter, link);
+
+	counters->early_count--;
+	counters->forgotten++;
+	/* Each time twice as many: a peer must not fill the log either. */
+	if (!(counters->forgotten & (counters->forgotten - 1)))
+		wf_log(&engine->log, WEFT_LOG_WARN,
+		       "immediate %u, which came %llu times, is forgotten: nobody expects it, and %u others came since (%llu so far)",
+		       oldest->immediate, (unsigned long long)oldest->arrived, EARLY, (unsigned long long)counters->forgotten);
+	forget(counters, oldest);
+}
+
+/* Nobody expects it (any more): the latest of those that are remembered. */
+static void keep_early(struct weft_engine *engine, struct counter *counter)
+{
+	if (engine->counters->early_count == EARLY)
+		forget_oldest(engine);
+	engine->counters->early_count++;
+	wf_list_append(&engine->counters->early, &counter->link);
+}
+
+static void leave_early(struct wf_counters *counters, struct counter *counter)
+{
+	counters->early_count--;
+	wf_list_remove(&counter->link);
+}
+
+/* There is one: expectations are transfers, and the early are bounded. */
+static struct counter *make(struct wf_counters *counters, uint32_t immediate)
+{
+	struct counter *counter = wf_container(counters->idle.next, struct counter, link);
+
+	wf_list_remove(&counter->link);
+	*counter = (struct counter){ .immediate = immediate };
+	wf_list_init(&counter->link);
+	counters->table[slot_of(counters, immediate)] = (uint32_t)(counter - counters->counter) + 1;
+	return counter;
+}
+
+static void expects_no_more(struct weft_engine *engine, struct counter *counter)
+{
+	counter->expected = NULL;
+	if (counter->arrived)
+		keep_early(engine, counter);
+	else
+		forget(engine->counters, counter);
 }
 
 static void settle(struct weft_engine *engine, struct counter *counter)
 {
 	struct wf_transfer *transfer = counter->expected;
 
-	if (!transfer || counter->arrived < transfer->expected)
+	if (counter->arrived < transfer->expected)
 		return;
 	counter->arrived -= transfer->expected;
-	counter->expected = NULL;
-	if (!counter->arrived)
-		forget(engine->counters, counter);
+	expects_no_more(engine, counter);
 	wf_transfer_end(transfer, 0);
 }
 
 void wf_counted(struct weft_engine *engine, uint32_t immediate, uint64_t count)
 {
-	struct counter *counter = find(engine->counters, immediate, true);
+	struct wf_counters *counters = engine->counters;
+	struct counter *counter = find(counters, immediate);
 
-	if (!counter) {
-		wf_log(&engine->log, WEFT_LOG_ERROR, "immediate %u is lost: more than %u are counted already", immediate,
-		       SLOTS / 2);
+	if (counter && counter->expected) {
+		counter->arrived += count;
+		settle(engine, counter);
 		return;
 	}
+	if (counter)
+		leave_early(counters, counter);
+	else if (counters->early_count == EARLY)
+		forget_oldest(engine); /* before one is made: that may be the last */
+	if (!counter)
+		counter = make(counters, immediate);
 	counter->arrived += count;
-	settle(engine, counter);
+	keep_early(engine, counter);
 }
 
 void wf_expect_begin(struct wf_transfer *transfer)
 {
 	struct weft_engine *engine = transfer->engine;
-	struct counter *counter = find(engine->counters, transfer->immediate, true);
+	struct counter *counter = find(engine->counters, transfer->immediate);
 
-	if (!counter || counter->expected) {
-		wf_transfer_end(transfer, counter ? -EBUSY : -ENOBUFS);
+	if (counter && counter->expected) {
+		wf_transfer_end(transfer, -EBUSY);
 		return;
 	}
+	if (counter)
+		leave_early(engine->counters, counter);
+	else
+		counter = make(engine->counters, transfer->immediate);
 	counter->expected = transfer;
 	settle(engine, counter);
 }
 
 void wf_expect_forget(struct wf_transfer *transfer)
 {
-	struct wf_counters *counters = transfer->engine->counters;
-	struct counter *counter = find(counters, transfer->immediate, false);
+	struct counter *counter = find(transfer->engine->counters, transfer->immediate);
 
-	if (!counter || counter->expected != transfer)
-		return;
-	counter->expected = NULL;
-	if (!counter->arrived)
-		forget(counters, counter);
+	if (counter && counter->expected == transfer)
+		expects_no_more(transfer->engine, counter);
 }

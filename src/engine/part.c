@@ -16,7 +16,13 @@
 #define WINDOW_PERIOD_NS (10 * WF_MS)
 #define WINDOW_LEAST     (256u << 10)
 #define ATTEMPTS 8            /* of one piece, before its transfer fails */
-#define GRACE_NS (40 * WF_MS) /* a stopped transfer's pieces may take so long to leave the NIC by themselves */
+#define GRACE_NS (40 * WF_MS) /* a stopped transfer's pieces may take this long to leave the NIC by themselves, … */
+#define GRACE    2            /* … or this many times what pieces take there */
+
+struct wf_piece *wf_group_fresh_piece(struct wf_group *group)
+{
+	return group->pieces_used < group->piece_count ? &group->piece[group->pieces_used++] : NULL;
+}
 
 void wf_piece_again(struct wf_piece *piece)
 {
@@ -80,7 +86,9 @@ void wf_part_fail(struct wf_group *group, struct wf_part *part, struct wf_seat *
 	wf_group_tell(group, transfer->peer->home, WF_NOTE_STOP, transfer, transfer->id);
 }
 
-static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct wf_seat *seat, int status)
+/* blamed: the piece itself failed. One that is taken back on another's account may go again any number of times, until its
+ * deadline. */
+static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct wf_seat *seat, int status, bool blamed)
 {
 	struct wf_part *part = piece->part;
 
@@ -93,7 +101,7 @@ static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct
 	atomic_fetch_add_explicit(&seat->count.retries, 1, memory_order_relaxed);
 	wf_piece_again(piece);
 	/* An immediate may have been counted already: posting it again could count it twice. */
-	if (wf_piece_tried_enough(piece) || part->counted)
+	if ((blamed ? wf_piece_tried_enough(piece) : piece->attempts > ATTEMPTS) || part->counted)
 		wf_part_fail(group, part, seat, status);
 	else if (part->gave_up)
 		wf_part_hand_over(group, part);
@@ -117,17 +125,17 @@ static void adapt_window(struct wf_path *path, const struct wf_rail_limits *limi
 	path->landed_since_ns = now_ns;
 }
 
-void wf_piece_landed(struct wf_group *group, struct wf_piece *piece)
+void wf_piece_landed(struct wf_group *group, struct wf_seat *seat, struct wf_piece *piece)
 {
 	struct wf_part *part = piece->part;
 
 	leave(piece);
-	if (piece->seat->limits.adapts)
-		adapt_window(piece->path, &piece->seat->limits, piece->bytes, wf_group_now(group));
+	if (seat->limits.adapts)
+		adapt_window(piece->path, &seat->limits, piece->bytes, wf_group_now(group));
+	atomic_store_explicit(&piece->path->moved_ns, wf_group_now(group), memory_order_relaxed);
 	part->bytes += piece->bytes;
 	if (part->checked)
 		part->sum += wf_sum_units(part->transfer, piece->unit, piece->units);
-	atomic_store_explicit(&part->lane->last_ok_ns, wf_group_now(group), memory_order_relaxed);
 	wf_group_give_piece(group, piece);
 	if (!part->in_flight)
 		wf_part_maybe_done(group, part);
@@ -138,10 +146,14 @@ void wf_piece_failed(struct wf_group *group, struct wf_piece *piece, int status)
 	struct wf_part *part = piece->part;
 	struct wf_seat *seat = piece->seat;
 
+	bool blamed = wf_rail_is_open(seat->rail, WF_OUTGOING); /* else we closed it ourselves */
+
 	leave(piece);
-	atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
-	wf_lane_path_failed(part->lane, piece->path, wf_rail_last_error(seat->rail)->text);
-	again_or_fail(group, piece, seat, status);
+	if (blamed) {
+		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
+		wf_lane_path_failed(part->lane, piece->path, wf_rail_last_error(seat->rail)->text);
+	}
+	again_or_fail(group, piece, seat, status, blamed);
 	if (!part->in_flight)
 		wf_part_maybe_done(group, part);
 }
@@ -154,7 +166,7 @@ void wf_piece_taken_back(struct wf_group *group, struct wf_piece *piece)
 	seat->ops--;
 	group->on_nic--;
 	leave(piece);
-	again_or_fail(group, piece, seat, -EIO);
+	again_or_fail(group, piece, seat, -EIO, false);
 	if (!part->in_flight)
 		wf_part_maybe_done(group, part);
 }
@@ -238,6 +250,15 @@ void wf_part_stop(struct wf_group *group, struct wf_transfer *transfer, weft_tra
 	wf_part_maybe_done(group, part);
 }
 
+/* To take a piece back costs every other on its rail another try: on a link that is merely slow it is waited for. */
+static uint64_t grace_ns(const struct wf_seat *seat)
+{
+	uint64_t grace = GRACE * seat->pace.took_ns, most = seat->group->engine->settings.rail_limit_ns;
+
+	grace = grace < most ? grace : most;
+	return grace > GRACE_NS ? grace : GRACE_NS;
+}
+
 void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns)
 {
 	for (struct wf_link *link = group->stopping.next; link != &group->stopping; link = link->next) {
@@ -246,7 +267,8 @@ void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns)
 		if (now_ns < part->stop_ns + GRACE_NS)
 			continue;
 		for (uint32_t i = 0; i < group->pieces_used; i++)
-			if (group->piece[i].seat && group->piece[i].part == part)
-				wf_seat_doom(group->piece[i].seat, "a stopped operation does not leave it");
+			if (group->piece[i].seat && group->piece[i].part == part &&
+			    now_ns >= part->stop_ns + grace_ns(group->piece[i].seat))
+				wf_seat_doom(group->piece[i].seat, WF_DOOM_OUTGOING, "a stopped operation does not leave it");
 	}
 }

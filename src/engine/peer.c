@@ -1,6 +1,6 @@
 /*
- * Peers: adding, removing, replacing (application threads), and on the home worker what happens to them: a
- * connection comes up, goes silent, goes down, comes back under a new epoch.
+ * What happens to a peer, on its home worker: a connection comes up, goes silent, goes down, comes back under a new
+ * epoch. How peers come and go is in directory.c.
  */
 #include "engine/peer.h"
 #include "base/hot.h"
@@ -9,235 +9,11 @@
 #include "engine/transfer.h"
 
 #include <errno.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RESEND_NS (200 * WF_MS) /* nothing acknowledged for so long: send it again */
-
-static void on_tick(struct wf_timer *timer, uint64_t now_ns);
-
-/* ---- the directory: peers by incarnation ---- */
-
-static int by_incarnation(const void *a, const void *b)
-{
-	uint64_t x = atomic_load(&((struct wf_peer *)(uintptr_t)a)->incarnation);
-	uint64_t y = atomic_load(&((struct wf_peer *)(uintptr_t)b)->incarnation);
-
-	return x < y ? -1 : x > y;
-}
-
-static struct wf_peer *directory_find(struct weft_engine *engine, uint64_t incarnation)
-{
-	struct wf_peer key = { .incarnation = incarnation };
-	struct wf_peer **found = tfind(&key, &engine->directory, by_incarnation);
-
-	return found ? *found : NULL;
-}
-
-static void directory_forget(struct weft_engine *engine, struct wf_peer *peer)
-{
-	pthread_mutex_lock(&engine->directory_lock);
-	if (directory_find(engine, atomic_load(&peer->incarnation)) == peer)
-		tdelete(peer, &engine->directory, by_incarnation);
-	pthread_mutex_unlock(&engine->directory_lock);
-}
-
-/* ---- application side ---- */
-
-/* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait. */
-static void post(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value)
-{
-	if (from)
-		wf_group_tell(from, to, what, object, value);
-	else
-		wf_engine_post(to, what, object, value);
-}
-
-/* What a peer costs us; what the provider keeps for it comes on top. */
-static uint64_t size_of(const struct wf_peer *peer)
-{
-	const struct weft_engine *engine = peer->engine;
-	uint64_t rails = peer->book->count;
-
-	return sizeof(*peer) + sizeof(*peer->book) + rails * sizeof(peer->book->rail[0]) +
-	       engine->groups * (sizeof(struct wf_lane) + sizeof(peer->lane[0])) +
-	       engine->rails * (sizeof(struct wf_path) + rails * sizeof(struct wf_target));
-}
-
-static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wire_address *address)
-{
-	struct wf_peer *peer = calloc(1, sizeof(*peer) + engine->groups * sizeof(peer->lane[0]));
-
-	if (!peer)
-		return NULL;
-	peer->engine = engine;
-	peer->home = &engine->group[address->incarnation % engine->groups];
-	atomic_store(&peer->incarnation, address->incarnation);
-	atomic_store(&peer->epoch, atomic_fetch_add(&engine->epochs, 1) + 1);
-	pthread_mutex_init(&peer->book_lock, NULL);
-	wf_list_init(&peer->operations);
-	wf_list_init(&peer->pumping);
-	wf_list_init(&peer->acking);
-	wf_list_init(&peer->settling);
-	wf_list_init(&peer->barriers);
-	wf_list_init(&peer->verdicts);
-	wf_list_init(&peer->channel.queue);
-	wf_list_init(&peer->channel.waiting);
-	wf_list_init(&peer->channel.inbound);
-	wf_timer_init(&peer->tick, on_tick);
-	peer->book = wf_book_make(engine, address);
-	for (uint32_t g = 0; peer->book && g < engine->groups; g++)
-		if (wf_lane_init(peer, &engine->group[g], &peer->lane[g])) {
-			wf_peer_release(peer);
-			return NULL;
-		}
-	if (!peer->book) {
-		wf_peer_release(peer);
-		return NULL;
-	}
-	peer->bytes = size_of(peer);
-	atomic_fetch_add(&engine->peer_bytes, peer->bytes);
-	return peer;
-}
-
-void wf_peer_release(void *object)
-{
-	struct wf_peer *peer = object;
-
-	atomic_fetch_sub(&peer->engine->peer_bytes, peer->bytes);
-
-	for (uint32_t g = 0; g < peer->engine->groups; g++)
-		wf_lane_free(peer->lane[g]);
-	wf_book_put(peer->book);
-	pthread_mutex_destroy(&peer->book_lock);
-	free(peer);
-}
-
-/* A known peer added again with a newer address: its rails were reopened. */
-static int freshen(struct weft_engine *engine, weft_peer handle, const struct wf_wire_address *address)
-{
-	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
-	struct wf_book *book = NULL, *old = NULL;
-
-	if (!peer)
-		return -ENOENT;
-	pthread_mutex_lock(&peer->book_lock);
-	if ((int32_t)(address->revision - peer->book->revision) > 0 &&
-	    (book = wf_book_make(engine, address))) {
-		atomic_fetch_add(&book->references, engine->groups);
-		old = peer->book;
-		peer->book = book;
-	}
-	pthread_mutex_unlock(&peer->book_lock);
-	wf_book_put(old);
-	for (uint32_t g = 0; book && g < engine->groups; g++) {
-		wf_handle_ref(&engine->peers, handle);
-		post(NULL, &engine->group[g], WF_NOTE_LANE_BOOK, peer->lane[g], (uintptr_t)book);
-	}
-	wf_handle_put(&engine->peers, handle);
-	return 0;
-}
-
-int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from,
-		weft_peer *ret_peer)
-{
-	struct wf_peer *peer;
-	int error = 0;
-
-	pthread_mutex_lock(&engine->directory_lock);
-	peer = directory_find(engine, address->incarnation);
-	if (peer) {
-		if (!from)
-			peer->added = true;
-		*ret_peer = peer->handle;
-		pthread_mutex_unlock(&engine->directory_lock);
-		return from ? 0 : freshen(engine, *ret_peer, address);
-	}
-	if (from && (engine->settings.flags & WEFT_REFUSE_UNKNOWN))
-		error = -EPERM;
-	else if (!(peer = make_peer(engine, address)))
-		error = -ENOMEM;
-	if (!error) {
-		peer->added = !from;
-		error = tsearch(peer, &engine->directory, by_incarnation) ? 0 : -ENOMEM;
-	}
-	/* Last: from here on frames may name it, and it goes only by closing its lanes. */
-	if (!error && (error = wf_handle_add(&engine->peers, peer, &peer->handle)))
-		tdelete(peer, &engine->directory, by_incarnation);
-	/* A reference for each note: whoever adds it at the same time may have removed it before they are read. */
-	for (uint32_t i = 0; !error && i < engine->groups + 1; i++)
-		wf_handle_ref(&engine->peers, peer->handle);
-	pthread_mutex_unlock(&engine->directory_lock);
-	if (error) {
-		if (peer)
-			wf_peer_release(peer);
-		return error;
-	}
-	*ret_peer = peer->handle;
-	post(from, peer->home, WF_NOTE_PEER, peer, WF_PEER_OPEN);
-	for (uint32_t g = 0; g < engine->groups; g++)
-		post(from, &engine->group[g], WF_NOTE_LANE_OPEN, peer->lane[g], 0);
-	return 0;
-}
-
-int wf_peer_remove(struct weft_engine *engine, weft_peer handle)
-{
-	struct wf_peer *peer = wf_handle_retire(&engine->peers, handle);
-
-	if (!peer)
-		return -ENOENT;
-	directory_forget(engine, peer);
-	post(NULL, peer->home, WF_NOTE_PEER, peer, WF_PEER_REMOVE);
-	return 0;
-}
-
-int wf_peer_replace(struct weft_engine *engine, weft_peer handle, const struct wf_wire_address *address)
-{
-	struct wf_peer *peer = wf_handle_get(&engine->peers, handle), *other;
-	struct wf_book *book, *old;
-	int error = 0;
-
-	if (!peer)
-		return -ENOENT;
-	book = wf_book_make(engine, address);
-	if (!book) {
-		wf_handle_put(&engine->peers, handle);
-		return -ENOMEM;
-	}
-	pthread_mutex_lock(&engine->directory_lock);
-	other = directory_find(engine, address->incarnation);
-	if (other && other != peer) {
-		error = -EALREADY; /* it said hello before we replaced: it is a peer of its own */
-	} else {
-		tdelete(peer, &engine->directory, by_incarnation);
-		/* From here on everything exported by the old incarnation is stale. */
-		atomic_store(&peer->incarnation, address->incarnation);
-		if (!tsearch(peer, &engine->directory, by_incarnation))
-			error = -ENOMEM;
-	}
-	pthread_mutex_unlock(&engine->directory_lock);
-	if (error) {
-		wf_book_put(book);
-		wf_handle_put(&engine->peers, handle);
-		return error;
-	}
-	atomic_fetch_add(&book->references, engine->groups);
-	pthread_mutex_lock(&peer->book_lock);
-	old = peer->book;
-	peer->book = book;
-	peer->added = true;
-	pthread_mutex_unlock(&peer->book_lock);
-	wf_book_put(old);
-	post(NULL, peer->home, WF_NOTE_PEER, peer, WF_PEER_REPLACE);
-	for (uint32_t g = 0; g < engine->groups; g++) {
-		wf_handle_ref(&engine->peers, handle);
-		post(NULL, &engine->group[g], WF_NOTE_LANE_BOOK, peer->lane[g], (uintptr_t)book);
-	}
-	wf_handle_put(&engine->peers, handle);
-	return 0;
-}
 
 /* ---- frames out of turn ---- */
 
@@ -252,10 +28,10 @@ static int send_here(struct wf_peer *peer, struct wf_tx_frame *tx)
 		struct wf_seat *seat = &home->seat[place];
 
 		peer->talk_seat = (uint32_t)place;
-		error = wf_seat_send(seat, lane, path, tx);
+		error = wf_seat_send(seat, WF_PUBLISHED, lane, path->talk, tx);
 		if (!error || error == -EAGAIN)
 			return error;
-		wf_lane_path_failed(lane, path, wf_rail_last_error(seat->rail)->text);
+		wf_lane_talk_failed(lane, path, wf_rail_last_error(seat->rail)->text);
 	}
 	return -ENETDOWN; /* no path of the home is left */
 }
@@ -267,7 +43,7 @@ static int send_by(struct wf_peer *peer, uint32_t group, const struct wf_frame *
 	size_t bytes = wf_frame_bytes(sealed);
 	void *copy;
 
-	if (&engine->group[group] == peer->home || !atomic_load(&peer->lane[group]->paths_up))
+	if (&engine->group[group] == peer->home || !atomic_load(&peer->lane[group]->paths_talking))
 		return -ENETDOWN;
 	copy = malloc(bytes);
 	if (!copy)
@@ -338,18 +114,20 @@ void wf_peer_send_plain_by(struct wf_peer *peer, uint32_t group, uint8_t kind)
 }
 
 /* A path whose link is down takes frames without a word: who wonders whether the peer lives asks over every path of the
- * home, and once by each other group. */
-static void ping_everywhere(struct wf_peer *peer)
+ * home, and once by each other group. Returns whether a path of the home took it. */
+static bool ping_everywhere(struct wf_peer *peer)
 {
 	struct wf_group *home = peer->home;
+	bool taken = false;
 
 	for (uint32_t i = 0; i < home->seats; i++) {
 		peer->talk_seat = (peer->talk_seat + 1) % home->seats;
-		if (peer->lane[home->index]->path[peer->talk_seat].state == WF_PATH_UP)
-			wf_peer_send_plain(peer, WF_FRAME_PING);
+		if (peer->lane[home->index]->path[peer->talk_seat].talks)
+			taken |= !wf_peer_send_plain(peer, WF_FRAME_PING);
 	}
 	for (uint32_t g = 0; g < peer->engine->groups; g++)
 		wf_peer_send_plain_by(peer, g, WF_FRAME_PING);
+	return taken;
 }
 
 /* ---- the home's side ---- */
@@ -393,7 +171,7 @@ static void end_epoch(struct wf_peer *peer, bool ours)
 	lose_all(&channel->waiting);
 	wf_channel_drop_inbound(peer);
 	wf_channel_reset(channel);
-	atomic_store(&peer->consumed, 0);
+	channel->base = atomic_load_explicit(&peer->taken, memory_order_relaxed);
 	wf_list_remove(&peer->pumping);
 	wf_list_remove(&peer->acking);
 }
@@ -408,11 +186,21 @@ static void close_lanes(struct wf_peer *peer)
 		wf_group_tell(peer->home, &engine->group[g], WF_NOTE_LANE_CLOSE, peer->lane[g], 0);
 }
 
+/* now: say hello at once. */
+static void quiet_lanes(struct wf_peer *peer, bool now)
+{
+	struct weft_engine *engine = peer->engine;
+
+	for (uint32_t g = 0; g < engine->groups; g++)
+		wf_group_tell(peer->home, &engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g], now);
+}
+
 void wf_peer_lane_closed(struct wf_peer *peer)
 {
 	if (--peer->lanes_closing)
 		return;
 	wf_timer_clear(&peer->home->worker.timers, &peer->tick);
+	wf_peer_trust(peer);
 	wf_list_remove(&peer->pumping);
 	wf_list_remove(&peer->acking);
 	wf_handle_put(&peer->engine->peers, peer->handle);
@@ -447,18 +235,30 @@ void wf_peer_down(struct wf_peer *peer, int why, const char *text)
 	end_epoch(peer, true);
 	wf_log(&engine->log, WEFT_LOG_WARN, "peer %llx is down: %s", (unsigned long long)peer->handle, text);
 	wf_engine_notice(engine, WEFT_EVENT_PEER_DOWN, why, peer->handle, &error);
-	if (!peer->added) {
+	if (wf_peer_retire(peer, true)) {
 		/* It came by itself and goes by itself. */
-		if (wf_handle_retire(&engine->peers, peer->handle)) {
-			directory_forget(engine, peer);
-			atomic_store(&peer->state, WF_PEER_REMOVED);
-			close_lanes(peer);
-		}
+		atomic_store(&peer->state, WF_PEER_REMOVED);
+		close_lanes(peer);
 	} else {
-		for (uint32_t g = 0; g < engine->groups; g++)
-			wf_group_tell(peer->home, &engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g], 0);
+		quiet_lanes(peer, false);
 	}
 	wf_handle_put(&engine->peers, handle);
+}
+
+/* What a REPLACE or RETRY asks for: the limit for its first answer counts from now. */
+static void connect_again(struct wf_peer *peer, uint64_t now)
+{
+	atomic_store(&peer->state, WF_PEER_CONNECTING);
+	peer->since_ns = peer->heard_ns = now;
+	quiet_lanes(peer, true);
+	wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+}
+
+static void renewed(struct wf_peer *peer)
+{
+	/* Pairs with wf_peer_is_down(): the state is what it is to be. */
+	atomic_fetch_sub(&peer->renewals, 1);
+	wf_handle_put(&peer->engine->peers, peer->handle);
 }
 
 void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change)
@@ -480,16 +280,17 @@ void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change)
 		wf_handle_put(&peer->engine->peers, peer->handle);
 		break;
 	case WF_PEER_REPLACE:
-		if (peer->closing)
-			break;
-		stop_operations(peer, -EHOSTDOWN, "it was replaced");
-		end_epoch(peer, true);
-		atomic_store(&peer->state, WF_PEER_CONNECTING);
-		peer->since_ns = peer->heard_ns = now;
-		for (uint32_t g = 0; g < peer->engine->groups; g++)
-			wf_group_tell(peer->home, &peer->engine->group[g], WF_NOTE_LANE_QUIET, peer->lane[g],
-				      0);
-		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
+		if (!peer->closing) {
+			stop_operations(peer, -EHOSTDOWN, "it was replaced");
+			end_epoch(peer, true);
+			connect_again(peer, now);
+		}
+		renewed(peer);
+		break;
+	case WF_PEER_RETRY:
+		if (!peer->closing && atomic_load(&peer->state) == WF_PEER_DOWN)
+			connect_again(peer, now);
+		renewed(peer);
 		break;
 	}
 }
@@ -512,6 +313,7 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 	}
 	peer->their_epoch = heard->epoch;
 	peer->their_handle = heard->handle;
+	atomic_store_explicit(&peer->their_secret, heard->secret, memory_order_relaxed);
 	peer->their_max_message = heard->max_message;
 	if (heard->credit > peer->channel.credit)
 		peer->channel.credit = heard->credit;
@@ -545,11 +347,12 @@ uint64_t wf_peer_last_sign_of_life(const struct wf_peer *peer)
 {
 	uint64_t last = atomic_load_explicit(&peer->heard_ns, memory_order_relaxed);
 
-	for (uint32_t g = 0; g < peer->engine->groups; g++) {
-		uint64_t ok = atomic_load_explicit(&peer->lane[g]->last_ok_ns, memory_order_relaxed);
+	for (uint32_t g = 0; g < peer->engine->groups; g++)
+		for (uint32_t i = 0; i < peer->engine->group[g].seats; i++) {
+			uint64_t moved = atomic_load_explicit(&peer->lane[g]->path[i].moved_ns, memory_order_relaxed);
 
-		last = ok > last ? ok : last;
-	}
+			last = moved > last ? moved : last;
+		}
 	return last;
 }
 
@@ -560,8 +363,8 @@ static void send_again(struct wf_peer *peer)
 	struct wf_lane *lane = peer->lane[peer->home->index];
 	struct wf_path *path = &lane->path[peer->talk_seat];
 
-	if (++peer->channel.agains * RESEND_NS >= peer->engine->settings.rail_limit_ns && path->state == WF_PATH_UP)
-		wf_lane_path_failed(lane, path, "frames over it were not acknowledged");
+	if (++peer->channel.agains * RESEND_NS >= peer->engine->settings.rail_limit_ns && path->talks)
+		wf_lane_talk_failed(lane, path, "frames over it were not acknowledged");
 	peer->talk_seat = (peer->talk_seat + 1) % peer->home->seats;
 	wf_channel_again(peer);
 }
@@ -588,7 +391,9 @@ static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 	if ((silent >= settings->heartbeat_ns || waits_for_credit(peer)) &&
 	    now_ns - peer->pinged_ns >= settings->heartbeat_ns) {
 		peer->pinged_ns = now_ns;
-		ping_everywhere(peer);
+		/* A connection that is gone takes nothing, and an answer is due within a heartbeat. */
+		if (!ping_everywhere(peer) || silent >= 2 * settings->heartbeat_ns)
+			wf_peer_suspect(peer);
 	}
 	if (peer->channel.acked < peer->channel.sent && now_ns - peer->channel.moved_ns >= RESEND_NS)
 		send_again(peer);
@@ -599,7 +404,7 @@ static void check_connection(struct wf_peer *peer, uint64_t now_ns)
 		wf_channel_owe(peer);
 }
 
-static void on_tick(struct wf_timer *timer, uint64_t now_ns)
+void wf_peer_tick(struct wf_timer *timer, uint64_t now_ns)
 {
 	struct wf_peer *peer = wf_container(timer, struct wf_peer, tick);
 	struct wf_settings *settings = &peer->engine->settings;

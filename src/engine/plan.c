@@ -20,21 +20,27 @@ static bool any_on_bus(const struct wf_nics *nics)
 
 /* Workers spin while they are busy: more of them than cores, less one for the application, only get in each other's
  * way. Someone who asks for a number gets it. */
-static uint32_t most_workers(const struct weft_config *config)
+uint32_t wf_layout_most_workers(void)
 {
 	cpu_set_t allowed;
 	int cores = sched_getaffinity(0, sizeof(allowed), &allowed) ? 1 : CPU_COUNT(&allowed);
 
+	return cores > 2 ? (uint32_t)cores - 1 : 1;
+}
+
+/* A file of groups asks for as many as it has. */
+static uint32_t most_groups(const struct weft_config *config)
+{
 	if (config->max_workers)
 		return config->max_workers;
-	return cores > 2 ? (uint32_t)cores - 1 : 1;
+	return config->groups ? 0 : wf_layout_most_workers();
 }
 
 static int plan_by_topology(const struct weft_config *config, const char *xml, const struct wf_nics *nics,
 			    const struct wf_log *log, struct wf_layout *layout)
 {
 	struct wf_topo_nic *list = calloc(nics->count, sizeof(*list));
-	struct wf_topo_options options = { .max_groups = most_workers(config), .groups_path = config->groups };
+	struct wf_topo_options options = { .max_groups = most_groups(config), .groups_path = config->groups };
 	char error[256] = "out of memory";
 	int status = -ENOMEM;
 
@@ -55,6 +61,9 @@ static int plan_by_topology(const struct weft_config *config, const char *xml, c
 	free(list);
 	if (status)
 		wf_log(log, WEFT_LOG_ERROR, "topology: %s", error);
+	else if (layout->plan->found > layout->plan->count)
+		wf_log(log, WEFT_LOG_INFO, "topology: %zu groups merged into %zu, a worker each: %s", layout->plan->found,
+		       layout->plan->count, config->max_workers ? "max_workers" : "the cores of this process less one");
 	return status;
 }
 
@@ -100,16 +109,20 @@ int wf_layout_group_near(const struct wf_layout *layout, const char *near)
 	char *end;
 	long numa;
 
-	if (!layout->plan)
-		return -ENOENT;
 	if (!strncmp(near, "numa:", 5)) {
 		numa = strtol(near + 5, &end, 10);
-		return *end || end == near + 5 || numa < 0 || numa > 4096 ? -EINVAL :
-									    wf_topo_group_of_numa(layout->plan, (int)numa);
+		if (*end || end == near + 5 || numa < 0 || numa > 4096)
+			return -EINVAL;
+		return layout->plan ? wf_topo_group_of_numa(layout->plan, (int)numa) : -ENOENT;
 	}
 	if (wf_topo_pci_parse(near, &pci))
 		return -EINVAL;
-	return wf_topo_group_of_gpu(layout->topo, layout->plan, pci);
+	return layout->plan ? wf_topo_group_of_gpu(layout->topo, layout->plan, pci) : -ENOENT;
+}
+
+uint32_t wf_layout_found(const struct wf_layout *layout)
+{
+	return layout->plan ? (uint32_t)layout->plan->found : 1;
 }
 
 void wf_layout_free(struct wf_layout *layout)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define SPIN_NS (20 * WF_US) /* a wait looks so long before it sleeps, where that pays off */
@@ -34,12 +35,20 @@ int wf_queue_init(struct weft_engine *engine, weft_queue **ret_queue)
 	return 0;
 }
 
+/* Not write() and read(), which are cancellation points: a thread that is cancelled must not take a lock with it. When its
+ * counter is full it is readable, which is all we want. */
 static void ring(weft_queue *queue)
 {
 	uint64_t one = 1;
 
-	if (write(queue->fd, &one, sizeof(one)) < 0)
-		return; /* its counter is full: it is readable, which is all we want */
+	syscall(SYS_write, queue->fd, &one, sizeof(one));
+}
+
+static void silence(weft_queue *queue)
+{
+	uint64_t drained;
+
+	syscall(SYS_read, queue->fd, &drained, sizeof(drained));
 }
 
 WF_HOT void wf_queue_push(weft_queue *queue, struct wf_item_event *item)
@@ -69,7 +78,6 @@ static bool arm(weft_queue *queue)
 WF_HOT __attribute__((noinline)) static int take_events(weft_queue *queue, struct weft_event *events, int max)
 {
 	struct wf_node *node;
-	uint64_t drained;
 	int got = 0;
 
 	pthread_mutex_lock(&queue->consumer);
@@ -80,8 +88,7 @@ WF_HOT __attribute__((noinline)) static int take_events(weft_queue *queue, struc
 		item->take(item, &events[got++]);
 	}
 	if (!got && atomic_load_explicit(&queue->fd_used, memory_order_relaxed)) {
-		if (read(queue->fd, &drained, sizeof(drained)) < 0)
-			drained = 0;
+		silence(queue);
 		if (!arm(queue))
 			ring(queue);
 	}
@@ -97,11 +104,27 @@ WF_HOT int wf_queue_poll(weft_queue *queue, struct weft_event *events, int max)
 	return take_events(queue, events, max);
 }
 
+/* A waiter's last, whether it returns or is cancelled. */
+static void leave(void *object)
+{
+	weft_queue *queue = object;
+
+	/* We may have eaten a wake-up that was meant for several: those who still sleep are to hear of the next. */
+	if (atomic_load(&queue->waiters) > 1) {
+		pthread_mutex_lock(&queue->consumer);
+		if (!arm(queue))
+			ring(queue);
+		pthread_mutex_unlock(&queue->consumer);
+	}
+	/* The last we do with the queue: a closer waits for this. */
+	atomic_fetch_sub(&queue->waiters, 1);
+}
+
 /* Sleeps until someone pushes, the queue shuts or the deadline. Spurious returns are fine. */
 static void sleep_until(weft_queue *queue, uint64_t deadline_ns)
 {
 	struct pollfd fd = { .fd = queue->fd, .events = POLLIN };
-	uint64_t now = wf_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0, drained;
+	uint64_t now = wf_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
 	struct timespec timeout = { .tv_sec = (time_t)(left / WF_S), .tv_nsec = (long)(left % WF_S) };
 	bool quiet;
 
@@ -112,11 +135,14 @@ static void sleep_until(weft_queue *queue, uint64_t deadline_ns)
 	pthread_mutex_unlock(&queue->consumer);
 	if (!quiet || atomic_load(&queue->closed))
 		return;
+	/* The one place where a waiting thread may be cancelled. */
+	pthread_cleanup_push(leave, queue);
 	ppoll(&fd, 1, &timeout, NULL);
+	pthread_cleanup_pop(0);
 	/* With an application on the fd the next empty poll drains it; here several waiters may share one wake-up, and
 	 * whoever finds nothing arms again. */
-	if (!atomic_load(&queue->fd_used) && read(queue->fd, &drained, sizeof(drained)) < 0)
-		return;
+	if (!atomic_load(&queue->fd_used))
+		silence(queue);
 }
 
 static int wait_once(weft_queue *queue, struct weft_event *events, int max, uint64_t deadline_ns)
@@ -154,19 +180,17 @@ static int wait_once(weft_queue *queue, struct weft_event *events, int max, uint
 
 int wf_queue_wait(weft_queue *queue, struct weft_event *events, int max, uint64_t timeout_ns)
 {
-	int got;
+	bool manual = wf_engine_is_manual(queue->engine);
+	int got, state;
 
+	/* Without a thread of ours the caller is inside the provider most of the time: it is not to end there. */
+	if (manual)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	atomic_fetch_add(&queue->waiters, 1);
 	got = wait_once(queue, events, max, wf_deadline(wf_now_ns(), timeout_ns));
-	/* We may have eaten a wake-up that was meant for several: those who still sleep are to hear of the next. */
-	if (atomic_load(&queue->waiters) > 1) {
-		pthread_mutex_lock(&queue->consumer);
-		if (!arm(queue))
-			ring(queue);
-		pthread_mutex_unlock(&queue->consumer);
-	}
-	/* The last we do with the queue: a closer waits for this. */
-	atomic_fetch_sub(&queue->waiters, 1);
+	leave(queue);
+	if (manual)
+		pthread_setcancelstate(state, NULL);
 	return got;
 }
 
@@ -180,14 +204,19 @@ int wf_queue_fd(weft_queue *queue)
 	return queue->fd;
 }
 
-void wf_queue_shut(weft_queue *queue)
+bool wf_queue_shut(weft_queue *queue, uint64_t limit_ns)
 {
+	uint64_t limit = wf_deadline(wf_now_ns(), limit_ns);
+
 	atomic_store_explicit(&queue->closed, 1, memory_order_release);
 	/* A waiter looks at closed before it sleeps and after: it leaves within one wake-up. */
 	while (atomic_load(&queue->waiters) || atomic_load(&queue->pushers)) {
+		if (wf_now_ns() > limit)
+			return false;
 		ring(queue);
 		sched_yield();
 	}
+	return true;
 }
 
 void wf_queue_free(weft_queue *queue)
@@ -229,6 +258,7 @@ struct notice_item {
 	struct wf_payload *payload;
 	const struct weft_error *error;
 	struct wf_notice notice;
+	struct weft_engine *engine;
 };
 
 static void notice_take(struct wf_item_event *item, struct weft_event *event)
@@ -240,6 +270,7 @@ static void notice_take(struct wf_item_event *item, struct weft_event *event)
 	event->peer = notice->notice.peer;
 	event->error = notice->error;
 	event->owner = notice->payload;
+	atomic_fetch_sub_explicit(&notice->engine->notices, 1, memory_order_relaxed);
 	free(notice);
 }
 
@@ -251,6 +282,8 @@ void wf_queue_notice(weft_queue *queue, const struct wf_notice *notice)
 		return; /* the operations themselves still end; only the news is lost */
 	item->item.take = notice_take;
 	item->notice = *notice;
+	item->engine = queue->engine;
+	atomic_fetch_add_explicit(&queue->engine->notices, 1, memory_order_relaxed);
 	item->payload = wf_error_payload(notice->error, &item->error);
 	wf_queue_push(queue, &item->item);
 }

@@ -49,7 +49,8 @@ void wf_queue_push_end(weft_queue *queue, struct wf_item_event *item);
 int wf_queue_poll(weft_queue *queue, struct weft_event *events, int max);
 int wf_queue_wait(weft_queue *queue, struct weft_event *events, int max, uint64_t timeout_ns);
 int wf_queue_fd(weft_queue *queue);
-void wf_queue_shut(weft_queue *queue); /* wakes every waiter with -ESHUTDOWN and waits until they have left */
+/* Wakes every waiter with -ESHUTDOWN and waits until they have left. False: one has not in time. */
+bool wf_queue_shut(weft_queue *queue, uint64_t limit_ns);
 
 /* Changes of peers and rails: an event of its own, allocated (they are rare). */
 struct wf_notice {

@@ -1,88 +1,156 @@
 /*
- * Regions: registration with every rail (on the workers that own them), descriptors out, descriptors in. Called on
- * application threads.
+ * Regions: registration with every rail (on the caller's thread and helpers, or on the rail's worker where the provider asks
+ * for that), descriptors out, descriptors in. Called on application threads.
  */
 #include "engine/region.h"
+#include "base/random.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
 #include "engine/transfer.h"
+#include "worker/crew.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One rail of each group at a time: pinning much memory takes long, and in between the worker sees to its peers. */
-static int register_on(struct wf_group *group, void *context)
+/* ---- steps: done to a region on every rail ---- */
+
+/* On its worker: the rails that must be seen to there. */
+static int step_on(struct wf_group *group, void *context)
 {
 	struct wf_region *region = context;
-	struct wf_seat *seat = &group->seat[region->place];
-
-	if (region->place >= group->seats)
-		return 0;
-	return wf_rail_register(seat->rail, region->base, region->bytes, region->access, region->handle,
-				&region->memory[seat->index]);
-}
-
-static int register_everywhere(struct weft_engine *engine, struct wf_region *region)
-{
-	uint32_t places = 0;
 	int error = 0;
 
-	for (uint32_t g = 0; g < engine->groups; g++)
-		places = engine->group[g].seats > places ? engine->group[g].seats : places;
-	for (region->place = 0; region->place < places && !error; region->place += !error)
-		error = wf_engine_control(engine, register_on, region);
+	for (uint32_t i = 0; i < group->seats && !error; i++)
+		if (!wf_rail_registers_beside(group->seat[i].rail))
+			error = region->step(region, &group->seat[i]);
 	return error;
 }
 
-static int unregister_on(struct wf_group *group, void *context)
+/* Beside it: the others. Pinning much memory takes long, and the worker sees to its peers meanwhile. */
+static void step_beside(void *context, uint32_t number)
 {
 	struct wf_region *region = context;
+	struct wf_group *group = &region->engine->group[number];
+	int error = 0, none = 0;
 
-	for (uint32_t i = 0; i < group->seats; i++)
-		wf_rail_unregister(&region->memory[group->seat[i].index]);
+	for (uint32_t i = 0; i < group->seats && !error; i++)
+		if (wf_rail_registers_beside(group->seat[i].rail))
+			error = region->step(region, &group->seat[i]);
+	if (error)
+		atomic_compare_exchange_strong(&region->step_error, &none, error);
+}
+
+static bool any_beside(const struct weft_engine *engine)
+{
+	for (uint32_t i = 0; i < engine->rails; i++)
+		if (wf_rail_registers_beside(engine->seat[i]->rail))
+			return true;
+	return false;
+}
+
+static int all_beside(struct wf_region *region)
+{
+	int state;
+
+	if (!any_beside(region->engine))
+		return 0;
+	/* Not to be cancelled with memory half registered. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	atomic_store(&region->step_error, 0);
+	wf_crew_run(region->engine->groups, step_beside, region);
+	pthread_setcancelstate(state, NULL);
+	return atomic_load(&region->step_error);
+}
+
+/* 0, or the first failure. -ETIMEDOUT: a worker hangs in its provider; late is called when it does no more, and the region is
+ * late's until then. */
+static int do_step(struct wf_region *region, int (*step)(struct wf_region *region, struct wf_seat *seat), wf_control_late late)
+{
+	int error;
+
+	region->step = step;
+	error = wf_engine_control(region->engine, step_on, late, region);
+	return error ? error : all_beside(region);
+}
+
+static int register_rail(struct wf_region *region, struct wf_seat *seat)
+{
+	return wf_rail_register(seat->rail, region->base, region->bytes, region->access, &region->memory[seat->index]);
+}
+
+static int unregister_rail(struct wf_region *region, struct wf_seat *seat)
+{
+	wf_rail_unregister(&region->memory[seat->index]);
 	return 0;
 }
 
 /* Revoking, in two steps so that it happens on every rail or on none: first what local use needs is registered besides … */
-static int register_local_on(struct wf_group *group, void *context)
+static int register_local(struct wf_region *region, struct wf_seat *seat)
 {
-	struct wf_region *region = context;
-	int error = 0;
-
-	for (uint32_t i = 0; i < group->seats && !error; i++) {
-		struct wf_seat *seat = &group->seat[i];
-
-		if (wf_rail_needs_local(seat->rail))
-			error = wf_rail_register(seat->rail, region->base, region->bytes, 0, 0, &region->local[seat->index]);
-	}
-	return error;
+	return wf_rail_needs_local(seat->rail) ?
+		       wf_rail_register(seat->rail, region->base, region->bytes, 0, &region->local[seat->index]) :
+		       0;
 }
 
-static int unregister_local_on(struct wf_group *group, void *context)
+static int unregister_local(struct wf_region *region, struct wf_seat *seat)
 {
-	struct wf_region *region = context;
-
-	for (uint32_t i = 0; i < group->seats; i++)
-		wf_rail_unregister(&region->local[group->seat[i].index]);
+	wf_rail_unregister(&region->local[seat->index]);
 	return 0;
 }
 
 /* … then it takes the place of what peers have keys to. */
-static int revoke_on(struct wf_group *group, void *context)
+static int revoke_rail(struct wf_region *region, struct wf_seat *seat)
 {
-	struct wf_region *region = context;
+	struct wf_rail_memory *memory = &region->memory[seat->index];
 
-	for (uint32_t i = 0; i < group->seats; i++) {
-		struct wf_rail_memory *memory = &region->memory[group->seat[i].index];
-
-		wf_rail_unregister(memory);
-		*memory = region->local[group->seat[i].index];
-	}
+	wf_rail_unregister(memory);
+	*memory = region->local[seat->index];
 	return 0;
 }
 
-/* -ETIMEDOUT: a worker may still be at it, and the region stays as it is for good. */
+/* ---- late: a worker hung, and whoever waited has left with -ETIMEDOUT ---- */
+
+/* On the last worker that got through. */
+static void put_late(struct wf_group *group, void *context)
+{
+	struct wf_region *region = context;
+
+	all_beside(region);
+	wf_handle_put(&region->engine->regions, region->handle);
+}
+
+static void unregister_late(struct wf_group *group, void *context)
+{
+	struct wf_region *region = context;
+
+	region->step = unregister_rail;
+	wf_engine_control_later(group, step_on, put_late, region); /* without memory it stays until the engine closes */
+}
+
+static void end_change(struct wf_region *region)
+{
+	free(region->local);
+	region->local = NULL;
+	atomic_store(&region->changing, 0);
+	wf_handle_put(&region->engine->regions, region->handle);
+}
+
+static void end_change_late(struct wf_group *group, void *context)
+{
+	all_beside(context);
+	end_change(context);
+}
+
+static void unregister_local_late(struct wf_group *group, void *context)
+{
+	struct wf_region *region = context;
+
+	region->step = unregister_local;
+	wf_engine_control_later(group, step_on, end_change_late, region);
+}
+
+/* The region is the caller's again, except after -ETIMEDOUT. */
 static int take_rights_back(struct weft_engine *engine, struct wf_region *region)
 {
 	int error;
@@ -90,23 +158,25 @@ static int take_rights_back(struct weft_engine *engine, struct wf_region *region
 	region->local = calloc(engine->rails, sizeof(*region->local));
 	if (!region->local)
 		return -ENOMEM;
-	error = wf_engine_control(engine, register_local_on, region);
+	error = do_step(region, register_local, unregister_local_late);
 	if (!error) {
 		atomic_store(&region->revoked, 1);
-		error = wf_engine_control(engine, revoke_on, region);
-	} else if (error != -ETIMEDOUT && wf_engine_control(engine, unregister_local_on, region)) {
+		error = do_step(region, revoke_rail, end_change_late);
+	} else if (error != -ETIMEDOUT && do_step(region, unregister_local, end_change_late) == -ETIMEDOUT) {
 		error = -ETIMEDOUT;
-	}
-	if (error != -ETIMEDOUT) {
-		free(region->local);
-		region->local = NULL;
 	}
 	return error;
 }
 
+/* ---- at the engine's end ---- */
+
 static void leave_one(void *object, void *context)
 {
-	unregister_on(context, object);
+	struct wf_region *region = object;
+	struct wf_group *group = context;
+
+	for (uint32_t i = 0; i < group->seats; i++)
+		unregister_rail(region, &group->seat[i]);
 }
 
 void wf_region_leave(struct wf_group *group)
@@ -119,7 +189,44 @@ void wf_region_release(void *object)
 	struct wf_region *region = object;
 
 	free(region->local);
+	free(region->wire);
 	free(region);
+}
+
+/* ---- the application's side ---- */
+
+/* What peers get to know of it, once it is registered. */
+static void describe(struct wf_region *region)
+{
+	struct weft_engine *engine = region->engine;
+	struct wf_wire_region *wire = region->wire;
+
+	*wire = (struct wf_wire_region){ .incarnation = engine->incarnation,
+					 .region = region->handle,
+					 .proof = region->proof,
+					 .bytes = region->bytes,
+					 .access = region->access };
+	for (uint32_t i = 0; i < engine->rails; i++) {
+		if (!region->memory[i].mr)
+			continue;
+		wire->key[wire->count].rail = (uint8_t)i;
+		wire->key[wire->count].key = region->memory[i].key;
+		wire->key[wire->count++].base = region->memory[i].base;
+	}
+}
+
+static struct wf_region *make_region(struct weft_engine *engine)
+{
+	struct wf_region *region = calloc(1, sizeof(*region) + engine->rails * sizeof(region->memory[0]));
+
+	if (!region)
+		return NULL;
+	region->engine = engine;
+	region->wire = calloc(1, sizeof(*region->wire));
+	if (region->wire)
+		return region;
+	free(region);
+	return NULL;
 }
 
 int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
@@ -132,29 +239,32 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	if (!base || !bytes || (access & ~(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ)) ||
 	    (uintptr_t)base > UINTPTR_MAX - bytes)
 		return -EINVAL;
-	region = calloc(1, sizeof(*region) + engine->rails * sizeof(region->memory[0]));
+	region = make_region(engine);
 	if (!region)
 		return -ENOMEM;
-	region->engine = engine;
+	error = wf_random(&region->proof);
+	if (error) {
+		wf_region_release(region);
+		return error;
+	}
 	region->base = base;
 	region->bytes = bytes;
 	region->access = access;
 	region->groups = groups;
-	/* The handle is also the key we wish for: no two regions of an engine's life share one. */
 	error = wf_handle_add(&engine->regions, region, &handle);
 	if (error) {
-		free(region);
+		wf_region_release(region);
 		return error;
 	}
 	region->handle = handle;
-	error = register_everywhere(engine, region);
+	error = do_step(region, register_rail, unregister_late);
 	if (error) {
 		wf_handle_retire(&engine->regions, handle);
-		/* After a time-out a worker may still be at it: the region then stays, unusable. */
-		if (error != -ETIMEDOUT && !wf_engine_control(engine, unregister_on, region))
+		if (error != -ETIMEDOUT && do_step(region, unregister_rail, put_late) != -ETIMEDOUT)
 			wf_handle_put(&engine->regions, handle);
 		return error;
 	}
+	describe(region);
 	atomic_fetch_add(&engine->region_bytes, bytes);
 	*ret_region = handle;
 	return 0;
@@ -173,7 +283,7 @@ int wf_region_close(struct weft_engine *engine, weft_region handle)
 		return error;
 	atomic_fetch_sub(&engine->region_bytes, region->bytes);
 	/* Afterwards no worker reads it any more either (verify.c). */
-	error = wf_engine_control(engine, unregister_on, region);
+	error = do_step(region, unregister_rail, put_late);
 	if (error != -ETIMEDOUT)
 		wf_handle_put(&engine->regions, handle);
 	return error;
@@ -225,9 +335,7 @@ int wf_region_revoke(struct weft_engine *engine, weft_region handle)
 	}
 	error = take_rights_back(engine, region);
 	if (error != -ETIMEDOUT)
-		atomic_store(&region->changing, 0);
-	if (error != -ETIMEDOUT)
-		wf_handle_put(&engine->regions, handle);
+		end_change(region);
 	if (error)
 		return error;
 	/* The keys are dead already; this only lets importers know before they try. */
@@ -238,7 +346,6 @@ int wf_region_revoke(struct weft_engine *engine, weft_region handle)
 int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob, size_t *bytes)
 {
 	struct wf_region *region = wf_handle_get(&engine->regions, handle);
-	struct wf_wire_region wire = { .incarnation = engine->incarnation, .region = handle };
 	int error = 0;
 
 	if (!region)
@@ -247,17 +354,8 @@ int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob,
 		error = -ESTALE;
 	else if (!region->access)
 		error = -EACCES;
-	wire.bytes = region->bytes;
-	wire.access = region->access;
-	for (uint32_t i = 0; !error && i < engine->rails; i++) {
-		if (!region->memory[i].mr)
-			continue;
-		wire.key[wire.count].rail = (uint8_t)i;
-		wire.key[wire.count].key = region->memory[i].key;
-		wire.key[wire.count++].base = region->memory[i].base;
-	}
 	if (!error)
-		error = wf_blob_pack_region(&wire, blob, bytes);
+		error = wf_blob_pack_region(region->wire, blob, bytes);
 	wf_handle_put(&engine->regions, handle);
 	return error;
 }
@@ -303,6 +401,7 @@ int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blo
 	remote->peer = peer;
 	remote->incarnation = wire.incarnation;
 	remote->region = wire.region;
+	remote->proof = wire.proof;
 	remote->bytes = wire.bytes;
 	remote->access = wire.access;
 	remote->count = rails;

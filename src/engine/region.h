@@ -9,6 +9,7 @@
 
 struct weft_engine;
 struct wf_group;
+struct wf_seat;
 
 struct wf_region {
 	struct weft_engine *engine;
@@ -16,12 +17,15 @@ struct wf_region {
 	char *base;
 	uint64_t bytes;
 	uint32_t access;
+	uint64_t proof; /* random; in the descriptor, and in every manifest that names the region */
 	struct wf_rail_memory *local; /* while it is revoked: what takes the place of memory, by rail index */
-	uint32_t place;  /* while it is registered: which rail of each group */
+	struct wf_wire_region *wire;  /* what is exported: never changes */
+	int (*step)(struct wf_region *region, struct wf_seat *seat); /* what is being done to it, rail by rail */
+	_Atomic int step_error;
 	uint64_t groups; /* bit g: its rails are near; all for host memory */
 	_Atomic int revoked;
 	_Atomic int changing; /* its registrations are being replaced: not to be used just now */
-	struct wf_rail_memory memory[]; /* by rail index; each written by the worker that owns the rail */
+	struct wf_rail_memory memory[]; /* by rail index */
 };
 
 struct wf_remote {
@@ -30,6 +34,7 @@ struct wf_remote {
 	weft_peer peer;
 	uint64_t incarnation; /* the peer's when it was exported */
 	uint64_t region;      /* the peer's handle of it */
+	uint64_t proof;
 	uint64_t bytes;
 	uint32_t access;
 	_Atomic int revoked;

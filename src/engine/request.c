@@ -34,13 +34,21 @@ int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool 
 	return 0;
 }
 
+/* The code is the same for all; the log says what it was. */
+static int no_such(struct weft_engine *engine, const char *what, uint64_t handle)
+{
+	wf_log(&engine->log, WEFT_LOG_INFO, "refused: no %s of this engine has the handle %#llx (any more)", what,
+	       (unsigned long long)handle);
+	return -ENOENT;
+}
+
 int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer **ret_peer)
 {
 	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
 
 	if (!peer)
-		return -ENOENT;
-	if (atomic_load_explicit(&peer->state, memory_order_relaxed) == WF_PEER_DOWN) {
+		return no_such(engine, "peer", handle);
+	if (wf_peer_is_down(peer)) {
 		wf_handle_put(&engine->peers, handle);
 		return -EHOSTDOWN;
 	}
@@ -54,8 +62,10 @@ int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_reg
 {
 	*slice = (struct wf_slice){ .region = wf_handle_get(&engine->regions, region),
 				    .remote = wf_handle_get(&engine->remotes, remote) };
-	if (!slice->region || !slice->remote)
-		return -ENOENT;
+	if (!slice->region)
+		return no_such(engine, "region", region);
+	if (!slice->remote)
+		return no_such(engine, "remote", remote);
 	if (atomic_load(&slice->region->changing))
 		return -EBUSY;
 	if (atomic_load_explicit(&slice->remote->revoked, memory_order_relaxed))

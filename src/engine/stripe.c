@@ -181,7 +181,6 @@ static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 		return NULL;
 	piece->part = part;
 	piece->attempts = 0;
-	piece->wr.kind = transfer->kind == WF_READ ? WF_WR_READ : WF_WR_WRITE;
 	piece->unit = part->next;
 	piece->units = (uint32_t)(transfer->ranges > 1	      ? gathered(transfer, part->next, part->end) :
 				  transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end) :
@@ -236,6 +235,7 @@ static int fill_plain(struct batch *batch, struct wf_seat *seat, struct wf_path 
 		piece->units = 1;
 		piece->attempts = 0;
 		piece->wr.kind = WF_WR_WRITE;
+		piece->wr.failed = 0;
 		rma->wr = &piece->wr;
 		rma->ranges = NULL;
 		rma->bytes = bytes;
@@ -307,6 +307,8 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 		else
 			locate_cut(transfer, slice, run, piece, rma);
 		rma->wr = &piece->wr;
+		piece->wr.kind = transfer->kind == WF_READ ? WF_WR_READ : WF_WR_WRITE;
+		piece->wr.failed = 0;
 		piece->bytes = rma->bytes;
 		piece->path = path;
 		piece->seat = seat;
@@ -496,6 +498,13 @@ static void refused(struct wf_group *group, struct wf_seat *seat, struct wf_piec
 }
 
 /* How many of the batch were posted; the last one that is rings. */
+/* The next run rings for this one too, but not reads for writes: EFA of libfabric 2.1 hangs on a read while writes have not
+ * been rung for. */
+static bool rings_later(const struct batch *batch, int run)
+{
+	return run + 1 < batch->runs && batch->run[run].rma.read == batch->run[run + 1].rma.read;
+}
+
 static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
 {
 	int sent = 0;
@@ -503,7 +512,7 @@ static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
 	*ret_error = 0;
 	for (int i = 0; i < batch->runs && !*ret_error; i++)
 		sent += wf_rail_rma(seat->rail, &batch->run[i].rma, &batch->rma[sent], batch->run[i].count,
-				    i + 1 < batch->runs, ret_error);
+				    rings_later(batch, i), ret_error);
 	return sent;
 }
 
@@ -517,12 +526,18 @@ static void nudge(struct wf_group *group, struct wf_seat *seat, struct wf_peer *
 	wf_peer_send_plain(peer, WF_FRAME_NUDGE);
 }
 
+/* Either end's NIC may be the one that cannot write by itself. */
+static bool must_look(const struct wf_seat *seat, const struct wf_piece *piece)
+{
+	return seat->limits.target_looks || piece->part->lane->book->rail[piece->path->remote].looks;
+}
+
 int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf_level *level)
 {
 	struct batch batch;
 	int sent, error, share;
 
-	if (!atomic_load_explicit(&seat->up, memory_order_relaxed) || wf_list_empty(&group->runnable))
+	if (!atomic_load_explicit(&seat->up, memory_order_relaxed) || seat->doomed || wf_list_empty(&group->runnable))
 		return 0;
 	share = room_below(group, seat, level);
 	if (!share)
@@ -540,7 +555,7 @@ int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf
 	if (sent) {
 		wf_count(batch.run[0].rma.read ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
 		wf_count(&seat->count.bytes, batch.bytes);
-		if (seat->limits.target_looks)
+		if (must_look(seat, batch.piece[0]))
 			nudge(group, seat, batch.piece[0]->part->lane->peer);
 	}
 	/* Backwards, so that they come again in the order they had. */

@@ -71,16 +71,16 @@ static uint64_t deadline_of(uint64_t timeout_ns)
 	return wf_deadline(timeout_ns < FAR_NS ? wf_now_ns() : wf_tick_ns(), timeout_ns);
 }
 
-WF_HOT struct wf_transfer *wf_transfer_reserve(struct weft_engine *engine)
+WF_HOT struct wf_transfer *wf_transfer_reserve(struct wf_pool *pool)
 {
-	struct wf_transfer *transfer = wf_pool_take(&engine->transfers);
+	struct wf_transfer *transfer = wf_pool_take(pool);
 	uint64_t generation;
 
 	if (!transfer)
 		return NULL;
 	/* 31 bits, so that an id can be told from any small number and never is 0. */
 	generation = (generation_of(atomic_load(&transfer->state)) + (UINT64_C(1) << 32)) & INT64_MAX;
-	transfer->id = generation | (uint32_t)(wf_pool_index(&engine->transfers, transfer) + 1);
+	transfer->id = generation | transfer->number;
 	wf_list_init(&transfer->message.link);
 	transfer->message.over = wf_transfer_message_over;
 	transfer->message.numbered = false;
@@ -110,7 +110,6 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->children = 0;
 	transfer->notify = WEFT_NOTIFY_NOTHING;
 	transfer->checked = op && op->flags & WEFT_CHECKSUM;
-	transfer->manifest = NULL;
 	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told =
 	    false;
 	transfer->status = 0;
@@ -130,39 +129,26 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 }
 
 /* With manual progress some may be out only because no turn has come since they ended. */
-__attribute__((noinline)) static struct wf_transfer *reserve_settled(struct weft_engine *engine)
+__attribute__((noinline)) static struct wf_transfer *reserve_settled(struct weft_engine *engine, struct wf_pool *pool)
 {
-	if (!wf_engine_is_manual(engine) || wf_engine_control(engine, wf_group_settle, NULL))
+	if (!wf_engine_is_manual(engine) || wf_engine_control(engine, wf_group_settle, NULL, NULL))
 		return NULL;
-	return wf_transfer_reserve(engine);
+	return wf_transfer_reserve(pool);
 }
 
-struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
+struct wf_transfer *wf_transfer_take_of(struct weft_engine *engine, struct wf_pool *pool, const struct weft_op *op)
 {
-	struct wf_transfer *transfer = wf_transfer_reserve(engine);
+	struct wf_transfer *transfer = wf_transfer_reserve(pool);
 
-	if (!transfer && !(transfer = reserve_settled(engine)))
+	if (!transfer && !(transfer = reserve_settled(engine, pool)))
 		return NULL;
 	wf_transfer_prepare(transfer, op);
 	return transfer;
 }
 
-WF_HOT void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes)
+struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
 {
-	struct weft_engine *engine = transfer->engine;
-
-	if (bytes <= transfer->copy_room && transfer->copy)
-		return transfer->copy;
-	free(transfer->copy);
-	atomic_fetch_sub(&engine->copies_kept, transfer->copy_room);
-	transfer->copy_room = 0;
-	bytes = bytes < 256 ? 256 : bytes;
-	transfer->copy = malloc(bytes);
-	if (!transfer->copy)
-		return NULL;
-	transfer->copy_room = bytes;
-	atomic_fetch_add(&engine->copies_kept, bytes);
-	return transfer->copy;
+	return wf_transfer_take_of(engine, &engine->transfers, op);
 }
 
 WF_HOT void wf_transfer_drop(struct wf_transfer *transfer)
@@ -173,24 +159,15 @@ WF_HOT void wf_transfer_drop(struct wf_transfer *transfer)
 	if (atomic_load_explicit(&transfer->holds, memory_order_acquire) != 1 &&
 	    atomic_fetch_sub_explicit(&transfer->holds, 1, memory_order_acq_rel) != 1)
 		return;
-	if (transfer->manifest) {
-		free(transfer->manifest);
-		transfer->manifest = NULL;
-	}
-	/* Index lists are kept for the next user of the slot, within reason. */
-	if (transfer->copy && atomic_load(&engine->copies_kept) > COPIES_KEPT) {
+	/* Index lists, messages and manifests are kept for the next user of the slot, within reason. */
+	if ((transfer->copy || transfer->manifest) && atomic_load(&engine->copies_kept) > COPIES_KEPT) {
 		free(transfer->copy);
-		atomic_fetch_sub(&engine->copies_kept, transfer->copy_room);
-		transfer->copy = NULL;
-		transfer->copy_room = 0;
+		free(transfer->manifest);
+		atomic_fetch_sub(&engine->copies_kept, transfer->copy_room + transfer->manifest_room);
+		transfer->copy = transfer->manifest = NULL;
+		transfer->copy_room = transfer->manifest_room = 0;
 	}
-	wf_pool_give(&engine->transfers, transfer);
-}
-
-void wf_transfer_free_copies(struct wf_transfer *transfer)
-{
-	free(transfer->copy);
-	free(transfer->manifest); /* the channel may have held it to the last */
+	wf_pool_give(transfer->pool, transfer);
 }
 
 WF_HOT static void put_references(struct wf_transfer *transfer)
@@ -237,17 +214,6 @@ int wf_transfer_why(struct wf_transfer *transfer)
 	uint32_t why = (uint32_t)atomic_load(&transfer->state);
 
 	return why == WF_STOP_DONE ? 0 : -(int)why;
-}
-
-struct wf_transfer *wf_transfer_find(struct weft_engine *engine, weft_transfer id)
-{
-	uint32_t number = (uint32_t)id;
-	struct wf_transfer *transfer;
-
-	if (!number || number > engine->transfers.count)
-		return NULL;
-	transfer = wf_pool_at(&engine->transfers, number - 1);
-	return generation_of(atomic_load(&transfer->state)) == generation_of(id) ? transfer : NULL;
 }
 
 /* ---- ending ---- */

@@ -75,6 +75,8 @@ struct wf_transfer {
 	struct wf_payload *error_payload;
 	const struct weft_error *error;
 	struct weft_engine *engine;
+	struct wf_pool *pool; /* where it comes from: the engine's transfers or answers */
+	uint32_t number;      /* the slot's, from 1 on; answers come after the transfers */
 	/* generation << 32 | why it stops (0: it does not). One word, so that a late cancel cannot hit a successor. */
 	_Atomic uint64_t state;
 	weft_transfer id;
@@ -111,7 +113,8 @@ struct wf_transfer {
 	enum weft_notify_kind notify;
 	uint32_t immediate;
 	bool checked;   /* end-to-end (verify.c) */
-	void *manifest; /* CHECKED: the notification's message, freed with the slot's use */
+	void *manifest; /* CHECKED: the notification's message; kept like copy */
+	size_t manifest_room;
 
 	/* the rest */
 	alignas(64) struct wf_message message;
@@ -162,11 +165,18 @@ static inline bool wf_transfer_is_owed(const struct wf_transfer *transfer)
 	return transfer->kind == WF_REPLY || transfer->kind == WF_INTERNAL;
 }
 /* A slot with its number and an empty message; then the rest. take() does both, and settles when no slot is left. */
-struct wf_transfer *wf_transfer_reserve(struct weft_engine *engine); /* NULL: all out */
+struct wf_transfer *wf_transfer_reserve(struct wf_pool *pool); /* NULL: all out */
 void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_op *op);
 struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op); /* NULL: all out */
+struct wf_transfer *wf_transfer_take_of(struct weft_engine *engine, struct wf_pool *pool, const struct weft_op *op);
+/* slots.c */
+/* Every slot there is, of both pools: 0 to wf_transfer_slots() - 1. */
+uint32_t wf_transfer_slots(const struct weft_engine *engine);
+struct wf_transfer *wf_transfer_at(const struct weft_engine *engine, uint32_t index);
+int wf_transfers_open(struct weft_engine *engine);
+void wf_transfers_close(struct weft_engine *engine);
 void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes); /* NULL: no memory */
-void wf_transfer_free_copies(struct wf_transfer *transfer); /* at the engine's end */
+void *wf_transfer_manifest_room(struct wf_transfer *transfer, size_t bytes);
 void wf_transfer_abandon(struct wf_transfer *transfer); /* never begun */
 void wf_transfer_drop(struct wf_transfer *transfer);    /* one hold less */
 bool wf_transfer_stop(struct wf_transfer *transfer, int why); /* true: we are the one who stopped it */

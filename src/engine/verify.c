@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FEW_RANGES  16 /* whose list is not worth an allocation */
+#define KEPT        64 /* verifications of a group, for the next */
 #define UNIT_COST   1024u
 #define SLICE_BYTES (256u << 10) /* hashed before the worker sees to its rails again; one unit at least */
 
@@ -22,7 +24,7 @@ static void list_slices(const struct wf_transfer *transfer, struct wf_manifest_r
 {
 	for (uint32_t i = 0; i < transfer->slices; i++)
 		ranges[i] =
-		    (struct wf_manifest_range){ transfer->slice[i].remote->region,
+		    (struct wf_manifest_range){ transfer->slice[i].remote->region, transfer->slice[i].remote->proof,
 						transfer->slice[i].remote_offset, transfer->slice[i].bytes };
 }
 
@@ -32,8 +34,7 @@ static int pack(struct wf_transfer *transfer, const struct wf_manifest *manifest
 
 	if (bytes > transfer->engine->settings.max_message)
 		return -EMSGSIZE;
-	transfer->manifest = malloc(bytes);
-	if (!transfer->manifest)
+	if (!wf_transfer_manifest_room(transfer, bytes))
 		return -ENOMEM;
 	wf_manifest_pack(manifest, transfer->manifest);
 	transfer->message.type = WF_MESSAGE_MANIFEST;
@@ -50,7 +51,8 @@ static int make_of_pages(struct wf_transfer *transfer, struct wf_manifest *manif
 	manifest->paged = true;
 	manifest->count = transfer->units / transfer->cuts;
 	manifest->page =
-	    (struct wf_manifest_range){ slice->remote->region, slice->remote_offset, transfer->page_bytes };
+	    (struct wf_manifest_range){ slice->remote->region, slice->remote->proof, slice->remote_offset,
+					transfer->page_bytes };
 	manifest->stride = transfer->remote_stride;
 	manifest->list = transfer->remote_index;
 	if (transfer->cuts == 1)
@@ -66,12 +68,12 @@ int wf_manifest_make(struct wf_transfer *transfer, const struct weft_op *op)
 	struct wf_manifest manifest = { .unit_bytes = transfer->unit_bytes,
 					.payload = op->notify.payload,
 					.payload_bytes = (uint32_t)op->notify.payload_bytes };
-	struct wf_manifest_range one, *ranges = &one;
+	struct wf_manifest_range few[FEW_RANGES], *ranges = few;
 	int error;
 
 	if (transfer->paged)
 		return make_of_pages(transfer, &manifest);
-	if (transfer->slices > 1)
+	if (transfer->slices > FEW_RANGES)
 		ranges = malloc(transfer->slices * sizeof(*ranges));
 	if (!ranges)
 		return -ENOMEM;
@@ -79,7 +81,7 @@ int wf_manifest_make(struct wf_transfer *transfer, const struct weft_op *op)
 	manifest.count = transfer->slices;
 	manifest.list = ranges;
 	error = pack(transfer, &manifest);
-	if (ranges != &one)
+	if (ranges != few)
 		free(ranges);
 	return error;
 }
@@ -142,9 +144,10 @@ void wf_verdict_arrived(struct wf_inbound *inbound)
 /* ---- the receiver's ---- */
 
 struct verification {
-	struct wf_link link; /* group->verifying, then peer->verdicts */
+	struct wf_link link; /* peer->verdicts; group->verifying while it is being checked */
 	struct wf_peer *peer; /* referenced */
 	struct wf_inbound *inbound; /* NULL: delivered */
+	struct verification *kept;  /* while it is nobody's: the next such */
 	struct wf_manifest manifest;
 	struct wf_manifest_walk walk;
 	uint64_t sum;
@@ -154,10 +157,42 @@ struct verification {
 	struct wf_message message; /* the verdict: of our own, since all transfers may be waiting for verdicts of the peer's */
 };
 
+/* On the home, all of it: nothing is shared. */
+static struct verification *take(struct wf_group *group)
+{
+	struct verification *kept = group->verifications;
+
+	if (!kept)
+		return calloc(1, sizeof(*kept));
+	group->verifications = kept->kept;
+	group->verifications_kept--;
+	memset(kept, 0, sizeof(*kept));
+	return kept;
+}
+
+static void give(struct wf_group *group, struct verification *verification)
+{
+	if (group->verifications_kept == KEPT) {
+		free(verification);
+		return;
+	}
+	verification->kept = group->verifications;
+	group->verifications = verification;
+	group->verifications_kept++;
+}
+
+void wf_verify_free(struct wf_group *group)
+{
+	while (group->verifications)
+		free(take(group));
+}
+
 static void end(struct verification *verification)
 {
 	struct wf_peer *peer = verification->peer;
 
+	if (peer->verifying == &verification->link)
+		peer->verifying = NULL;
 	wf_list_remove(&verification->link);
 	wf_list_remove(&verification->message.link);
 	if (verification->inbound)
@@ -165,7 +200,7 @@ static void end(struct verification *verification)
 	if (verification->sent)
 		atomic_fetch_sub(&peer->engine->owed, 1);
 	peer->verifications--;
-	free(verification);
+	give(peer->home, verification);
 	wf_handle_put(&peer->engine->peers, peer->handle);
 }
 
@@ -174,14 +209,30 @@ static void verdict_over(struct wf_message *message, int why)
 	end(wf_container(message, struct verification, message));
 }
 
+/* One at a time of each peer: whoever asks for much waits for itself. */
+static void check_next(struct wf_peer *peer)
+{
+	struct wf_link *link = peer->verdicts.next;
+
+	while (!peer->verifying && link != &peer->verdicts) {
+		if (!wf_container(link, struct verification, link)->sent) {
+			peer->verifying = link;
+			wf_list_remove(link);
+			wf_list_append(&peer->home->verifying, link);
+			return;
+		}
+		link = link->next;
+	}
+}
+
 void wf_manifest_arrived(struct wf_inbound *inbound)
 {
 	struct wf_peer *peer = inbound->peer;
 	struct verification *verification = NULL;
 
 	/* Without memory for it, or for a peer that does not take our verdicts, there is none: the sender's deadline ends it. */
-	if (peer->verifications < WF_WINDOW_FRAMES)
-		verification = calloc(1, sizeof(*verification));
+	if (peer->verifications < peer->engine->settings.window_frames)
+		verification = take(peer->home);
 	if (!verification) {
 		wf_inbound_free(inbound);
 		return;
@@ -200,16 +251,17 @@ void wf_manifest_arrived(struct wf_inbound *inbound)
 	if (!verification->status && verification->manifest.bytes > atomic_load(&peer->engine->region_bytes))
 		verification->status = -ERANGE;
 	verification->judged = verification->status;
-	wf_list_append(&peer->home->verifying, &verification->link);
+	wf_list_append(&peer->verdicts, &verification->link);
+	check_next(peer);
 }
 
-/* Memory a peer may have written and named rightly. Safe for this turn without a reference: closing a region
- * has every worker take part before the memory is given back. */
+/* Memory a peer may have written and named rightly: it has the descriptor. Whatever is wrong looks the same to it.
+ * Safe for this turn without a reference: closing a region has every worker take part before the memory is given back. */
 static const void *memory_at(struct weft_engine *engine, const struct wf_manifest_range *range)
 {
 	const struct wf_region *region = wf_handle_peek(&engine->regions, range->region);
 
-	if (!region || atomic_load(&region->revoked) || !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
+	if (!region || region->proof != range->proof || atomic_load(&region->revoked) || !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
 	    range->offset > region->bytes - range->bytes)
 		return NULL;
 	return region->base + range->offset;
@@ -244,8 +296,9 @@ static void deliver(struct verification *verification)
 
 	verification->inbound = NULL;
 	if (verification->status) {
-		wf_log(&engine->log, WEFT_LOG_ERROR,
-		       "a checked write did not arrive as it was sent: %s; nobody is notified",
+		wf_log(&engine->log, WEFT_LOG_ERROR, "a checked write %s: %s; nobody is notified",
+		       verification->status == -EBADMSG ? "did not arrive as it was sent" :
+							  "names memory that its sender may not write",
 		       wf_error_text(verification->status));
 		wf_inbound_free(inbound);
 		return;
@@ -265,6 +318,8 @@ static void send_verdict(struct verification *verification)
 	verification->message.status = verification->status;
 	wf_list_remove(&verification->link);
 	wf_list_append(&peer->verdicts, &verification->link);
+	peer->verifying = NULL;
+	check_next(peer);
 	wf_channel_queue(peer, &verification->message);
 }
 
@@ -272,7 +327,7 @@ int wf_verify_turn(struct wf_group *group)
 {
 	struct verification *verification;
 
-	/* In turn: a small one does not wait for a large one. */
+	/* Peers in turn: nobody waits for what another one wrote. */
 	verification = wf_container(group->verifying.next, struct verification, link);
 	wf_list_remove(&verification->link);
 	wf_list_append(&group->verifying, &verification->link);

@@ -37,7 +37,9 @@ static int read_error(struct wf_rail *rail, struct wf_completion *completion)
 		snprintf(text, sizeof(text), "%s", fi_strerror(abs(entry.err)));
 	wf_rail_note_error(rail, entry.prov_errno ? entry.prov_errno : entry.err, text);
 	memset(completion, 0, sizeof(*completion));
-	completion->wr = wr_of(entry.op_context);
+	/* What a peer failed to do to our memory was posted by nobody here, whatever the context field holds. */
+	if (!(entry.flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) || (entry.flags & FI_RECV))
+		completion->wr = wr_of(entry.op_context);
 	completion->status = entry.err ? -abs(entry.err) : -EIO;
 	return 1;
 }
@@ -56,29 +58,71 @@ static void translate(const struct fi_cq_data_entry *entry, struct wf_completion
 	}
 }
 
-__attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf_completion *completions, int why)
+/* A second report of the same failure: tcp writes both within one pass of its progress, so they are here together. */
+static bool is_repeated(struct wf_completion *completion)
 {
-	if (why == -FI_EAVAIL)
-		return read_error(rail, completions);
-	wf_rail_note_error(rail, -why, fi_strerror(-why));
-	return why;
+	if (!completion->wr)
+		return false;
+	if (completion->wr->failed)
+		return true;
+	completion->wr->failed = 1;
+	return false;
+}
+
+/* All failures there are, before one of them is posted again: then a repeated one can be told from a new one. */
+static int read_failures(struct wf_rail *rail)
+{
+	struct wf_failures *failures = &rail->failures;
+	int got = 1;
+
+	failures->next = failures->count = 0;
+	while (got > 0 && failures->count < failures->room) {
+		got = read_error(rail, &failures->entry[failures->count]);
+		if (got > 0 && !is_repeated(&failures->entry[failures->count]))
+			failures->count++;
+	}
+	return got < 0 ? got : 0;
+}
+
+static int hand_failures_on(struct wf_failures *failures, struct wf_completion *completions, int max)
+{
+	int count = 0;
+
+	while (count < max && failures->next < failures->count)
+		completions[count++] = failures->entry[failures->next++];
+	return count;
+}
+
+__attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf_completion *completions, int max, int why)
+{
+	int error = why == -FI_EAVAIL ? read_failures(rail) : why;
+
+	if (!error)
+		return hand_failures_on(&rail->failures, completions, max);
+	wf_rail_note_error(rail, -error, fi_strerror(-error));
+	return error;
 }
 
 WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
 {
 	struct fi_cq_data_entry entry[BATCH];
-	ssize_t got = fi_cq_read(rail->cq, entry, (size_t)(max < BATCH ? max : BATCH));
+	ssize_t got;
+
+	if (__builtin_expect(rail->failures.next < rail->failures.count, 0))
+		return hand_failures_on(&rail->failures, completions, max);
+	got = fi_cq_read(rail->cq, entry, (size_t)(max < BATCH ? max : BATCH));
 
 	if (got == -FI_EAGAIN)
 		return 0;
 	if (got < 0)
-		return read_failed(rail, completions, (int)got);
+		return read_failed(rail, completions, max, (int)got);
 	translate(entry, completions, got);
 	return (int)got;
 }
 
-int wf_rail_poll_events(struct wf_rail *rail)
+int wf_rail_poll_events(struct wf_rail *rail, enum wf_end end)
 {
+	struct fid_eq *eq = rail->end[end].eq;
 	struct fi_eq_err_entry failure;
 	uint8_t room[256];
 	uint32_t event;
@@ -86,16 +130,16 @@ int wf_rail_poll_events(struct wf_rail *rail)
 
 	/* Bounded: a provider that talks for ever must not hold the worker. */
 	for (int i = 0; i < 64; i++) {
-		got = fi_eq_read(rail->eq, &event, room, sizeof(room), 0);
+		got = fi_eq_read(eq, &event, room, sizeof(room), 0);
 		if (got == -FI_EAGAIN || got == -FI_ENOSYS)
 			return 0;
 		if (got != -FI_EAVAIL)
 			continue;
 		memset(&failure, 0, sizeof(failure));
-		if (fi_eq_readerr(rail->eq, &failure, 0) < 0)
+		if (fi_eq_readerr(eq, &failure, 0) < 0)
 			return 0;
 		wf_rail_note_error(rail, failure.prov_errno ? failure.prov_errno : failure.err,
-				   fi_eq_strerror(rail->eq, failure.prov_errno, failure.err_data, NULL, 0));
+				   fi_eq_strerror(eq, failure.prov_errno, failure.err_data, NULL, 0));
 		return failure.err ? -abs(failure.err) : -EIO;
 	}
 	return 0;

@@ -42,7 +42,7 @@ static int query(const char *provider, const char *source, struct fi_info **ret_
 
 	if (!hints)
 		return -ENOMEM;
-	error = fi_getinfo(WF_FI_VERSION, source, NULL, source ? FI_SOURCE : 0, hints, ret_info);
+	error = fi_getinfo(wf_fi_version(), source, NULL, source ? FI_SOURCE : 0, hints, ret_info);
 	fi_freeinfo(hints);
 	return error;
 }
@@ -102,7 +102,7 @@ static void place_on_bus(struct wf_nic *nic, const struct fid_nic *fid)
 
 static void fill(struct wf_nic *nic, const struct fi_info *info)
 {
-	const struct wf_quirks *quirks = wf_quirks_of(info->fabric_attr->prov_name);
+	const struct wf_quirks *quirks = wf_quirks_of(info->fabric_attr->prov_name, info->fabric_attr->name);
 	const char *device = info->nic && info->nic->device_attr ? info->nic->device_attr->name : NULL;
 
 	memset(nic, 0, sizeof(*nic));
@@ -123,7 +123,7 @@ static int collect(struct wf_nics *nics, struct fi_info *list)
 		bool known = false;
 
 		if (!info->fabric_attr->prov_name || !info->domain_attr->name || !address_travels(info) ||
-		    wf_quirks_of(info->fabric_attr->prov_name)->crashes)
+		    wf_quirks_of(info->fabric_attr->prov_name, info->fabric_attr->name)->crashes)
 			continue;
 		fill(&nic, info);
 		for (uint32_t i = 0; i < nics->count && !known; i++)
@@ -168,10 +168,13 @@ static bool avoided(const struct weft_config *config, const struct wf_nic *nic)
 	return listed(config->avoid, nic->name) || listed(config->avoid, nic->address);
 }
 
+/* By weft's name or libfabric's. A fabric with a row of its own answers to its own name only. */
 static bool provider_wanted(const struct weft_config *config, const struct wf_nic *nic)
 {
+	const struct fi_fabric_attr *fabric = nic->info->fabric_attr;
+
 	return !config->provider || !strcmp(config->provider, nic->provider) ||
-	       !strcmp(config->provider, nic->info->fabric_attr->prov_name);
+	       (!strcmp(config->provider, fabric->prov_name) && !wf_quirks_of(fabric->prov_name, fabric->name)->fabric);
 }
 
 static void drop(struct wf_nics *nics, uint32_t index)

@@ -37,6 +37,7 @@ static void fill_ranges(const struct wf_rma *rma, const struct wf_rma_run *run, 
 int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count, bool more,
 		int *ret_error)
 {
+	struct fid_ep *ep = rail->end[WF_OUTGOING].ep;
 	struct iovec local[WF_RMA_RANGES];
 	struct fi_rma_iov remote[WF_RMA_RANGES];
 	void *desc[WF_RMA_RANGES] = { run->desc };
@@ -50,9 +51,13 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 		.data = run->immediate,
 	};
 	ssize_t (*submit)(struct fid_ep *, const struct fi_msg_rma *, uint64_t) =
-		run->read ? rail->ep->rma->readmsg : rail->ep->rma->writemsg;
+		run->read ? ep->rma->readmsg : ep->rma->writemsg;
 	uint64_t flags = FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? rail->immediate_flags : 0);
 
+	if (run->read && rail->unrung) { /* see rings_later(); the caller sends something that rings */
+		*ret_error = -EAGAIN;
+		return 0;
+	}
 	remote[0].key = run->key;
 	for (int i = 0; i < count; i++) {
 		bool ring = !more && i + 1 == count;
@@ -68,10 +73,10 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 			message.iov_count = message.rma_iov_count = 1;
 		}
 		message.context = rma[i].wr->provider;
-		result = submit(rail->ep, &message, ring ? flags : flags | FI_MORE);
+		result = submit(ep, &message, ring ? flags : flags | FI_MORE);
 		/* What was posted before with FI_MORE must be rung for: once more, as if it were the last. */
 		if (result == -FI_EAGAIN && !ring && rail->unrung) {
-			result = submit(rail->ep, &message, flags);
+			result = submit(ep, &message, flags);
 			ring = true;
 		}
 		if (result) {
@@ -88,28 +93,29 @@ bool wf_rail_unrung(const struct wf_rail *rail)
 	return rail->unrung;
 }
 
-int wf_rail_send(struct wf_rail *rail, struct wf_wr *wr, const void *buffer, void *desc, size_t bytes, uint64_t target)
+static int sent(struct wf_rail *rail, enum wf_end end, ssize_t result)
 {
-	ssize_t result;
-
-	wr->kind = WF_WR_SEND;
-	result = fi_send(rail->ep, buffer, bytes, desc, target, wr->provider);
-	if (!result)
+	if (!result && end == WF_OUTGOING)
 		rail->unrung = false;
 	return posted(rail, result);
 }
 
-WF_HOT int wf_rail_inject(struct wf_rail *rail, const void *buffer, size_t bytes, uint64_t target)
+int wf_rail_send(struct wf_rail *rail, enum wf_end end, struct wf_wr *wr, const struct wf_outbound *out)
 {
-	ssize_t result = fi_inject(rail->ep, buffer, bytes, target);
+	wr->kind = WF_WR_SEND;
+	wr->failed = 0;
+	return sent(rail, end,
+		    fi_send(rail->end[end].ep, out->buffer, out->bytes, out->desc, out->target, wr->provider));
+}
 
-	if (!result)
-		rail->unrung = false;
-	return posted(rail, result);
+WF_HOT int wf_rail_inject(struct wf_rail *rail, enum wf_end end, const struct wf_outbound *out)
+{
+	return sent(rail, end, fi_inject(rail->end[end].ep, out->buffer, out->bytes, out->target));
 }
 
 WF_HOT int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *desc, size_t bytes)
 {
 	wr->kind = WF_WR_RECEIVE;
-	return posted(rail, fi_recv(rail->ep, buffer, bytes, desc, FI_ADDR_UNSPEC, wr->provider));
+	wr->failed = 0;
+	return posted(rail, fi_recv(rail->end[WF_PUBLISHED].ep, buffer, bytes, desc, FI_ADDR_UNSPEC, wr->provider));
 }

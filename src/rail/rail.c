@@ -1,5 +1,6 @@
 /*
- * Opening, reopening and closing a rail: fabric, domain, endpoint, completion queue, address vector, event queue.
+ * Opening, reopening and closing a rail: fabric, domain, completion queue, and for each of its two endpoints an address
+ * vector and an event queue.
  * Limits come from fi_info, exceptions from quirks.c. Runs on the worker that owns the rail.
  */
 #include "rail/internal.h"
@@ -9,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define QUEUE_OPS_MAX   1024u     /* more in flight only adds latency on any link we know */
 #define WINDOW_OPS_MAX  256u
+#define WINDOW_FIRST    (1u << 20)
 #define OPEN_TRIES      64
+#define OUTGOING_RECEIVES 256u
 
 #define WINDOW_TIME_NS  UINT64_C(200000) /* bytes a link moves in so long cover its latency many times */
 
@@ -41,7 +43,7 @@ static bool offers_delivery(const struct fi_info *info)
 		return false;
 	hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
 	hints->handle = NULL;
-	offers = !fi_getinfo(WF_FI_VERSION, NULL, NULL, 0, hints, &found);
+	offers = !fi_getinfo(wf_fi_version(), NULL, NULL, 0, hints, &found);
 	if (found)
 		fi_freeinfo(found);
 	fi_freeinfo(hints);
@@ -61,12 +63,14 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	uint64_t bytes = nic->link_bps / 8 * WINDOW_TIME_NS / UINT64_C(1000000000);
 
 	limits->max_bytes = info->ep_attr->max_msg_size;
-	limits->queue_ops = at_most(info->tx_attr->size, QUEUE_OPS_MAX);
+	limits->queue_ops = at_most(info->tx_attr->size, WF_QUEUE_OPS_MAX);
 	limits->window_ops = quirks->window_ops ? quirks->window_ops : at_most(limits->queue_ops / 2, WINDOW_OPS_MAX);
 	if (limits->window_ops > limits->queue_ops / 2)
 		limits->window_ops = limits->queue_ops / 2;
 	limits->window_bytes = quirks->window_bytes ? quirks->window_bytes : bytes > 1 << 20 ? bytes : 1 << 20;
-	limits->adapts = !nic->link_bps;
+	/* What a socket's path carries is not what its interface says. */
+	limits->adapts = !nic->link_bps || quirks->sockets;
+	limits->window_first = limits->adapts && limits->window_bytes > WINDOW_FIRST ? WINDOW_FIRST : limits->window_bytes;
 	limits->inject_bytes = at_most(info->tx_attr->inject_size, UINT32_MAX);
 	limits->rma_ranges = at_most(info->tx_attr->iov_limit, at_most(info->tx_attr->rma_iov_limit, WF_RMA_RANGES));
 	limits->empty_immediate = !quirks->no_empty_immediate;
@@ -76,6 +80,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	limits->address_format = info->addr_format;
 	limits->delivery_complete = quirks->delivery_implied || offers_delivery(info);
 	limits->target_looks = quirks->target_looks;
+	limits->sockets = quirks->sockets;
 	limits->close_quiesces = quirks->close_quiesces;
 	limits->immediate = info->domain_attr->cq_data_size >= 4;
 	rail->rma_flags = limits->delivery_complete && !quirks->delivery_implied ? FI_DELIVERY_COMPLETE : 0;
@@ -83,85 +88,158 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	rail->needs_local = info->domain_attr->mr_mode & FI_MR_LOCAL;
 }
 
-static int open_cq(struct wf_rail *rail)
+/* What may complete besides peers' immediates: what both endpoints post, and what a provider posts for itself. */
+static size_t own_completions(const struct wf_rail *rail)
 {
-	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD };
-	int error = -FI_ENOSYS;
+	const struct fi_info *info = rail->info;
+	size_t ours = 2 * (size_t)rail->limits.queue_ops + rail->receive_frames;
+	size_t theirs = rail->quirks->receives ? 2 * info->tx_attr->size + info->rx_attr->size + OUTGOING_RECEIVES : 0;
 
-	/* Never more completions outstanding than the queue holds: some NICs lose what does not fit. */
-	attr.size = rail->limits.queue_ops + rail->receive_frames + WF_IMMEDIATES_ROOM;
-	if (!rail->quirks->no_wait)
-		error = fi_cq_open(rail->domain, &attr, &rail->cq, NULL);
-	rail->wait_fd = !error;
-	if (error) {
-		attr.wait_obj = FI_WAIT_NONE;
-		error = fi_cq_open(rail->domain, &attr, &rail->cq, NULL);
-	}
-	rail->limits.waits = rail->wait_fd;
-	return error ? failed(rail, "opening the completion queue", error) : 0;
+	return ours > theirs ? ours : theirs;
 }
 
-static int open_endpoint(struct wf_rail *rail)
+static int try_cq(struct wf_rail *rail, struct fi_cq_attr *attr)
 {
-	struct fi_av_attr av = { .type = rail->info->domain_attr->av_type };
-	struct fi_eq_attr eq = { .wait_obj = FI_WAIT_NONE };
+	int error = -FI_ENOSYS;
+
+	attr->wait_obj = FI_WAIT_FD;
+	if (!rail->quirks->no_wait)
+		error = fi_cq_open(rail->domain, attr, &rail->cq, NULL);
+	rail->wait_fd = !error;
+	if (error) {
+		attr->wait_obj = FI_WAIT_NONE;
+		error = fi_cq_open(rail->domain, attr, &rail->cq, NULL);
+	}
+	return error;
+}
+
+/* Never more completions outstanding than the queue holds: some NICs lose what does not fit. One that has no room for all
+ * immediates is shared out in smaller parts (greeting.c). */
+static int open_cq(struct wf_rail *rail)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_DATA };
+	size_t own = own_completions(rail), room = WF_IMMEDIATES_ROOM;
 	int error;
 
-	/* Some providers call abort() on an internal error when no event queue is bound. */
-	if ((error = fi_eq_open(rail->fabric, &eq, &rail->eq, NULL)))
-		return failed(rail, "opening the event queue", error);
-	if ((error = open_cq(rail)))
-		return error;
-	if ((error = fi_av_open(rail->domain, &av, &rail->av, NULL)))
-		return failed(rail, "opening the address vector", error);
-	if ((error = fi_endpoint(rail->domain, rail->info, &rail->ep, NULL)))
-		return failed(rail, "opening the endpoint", error);
-	if ((error = fi_ep_bind(rail->ep, &rail->eq->fid, 0)) ||
-	    (error = fi_ep_bind(rail->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV)) ||
-	    (error = fi_ep_bind(rail->ep, &rail->av->fid, 0)))
-		return failed(rail, "binding the endpoint", error);
-	if ((error = fi_enable(rail->ep)))
-		return failed(rail, "enabling the endpoint", error);
+	do {
+		attr.size = own + room;
+		error = try_cq(rail, &attr);
+		room /= 2;
+	} while (error && room);
+	if (error)
+		return failed(rail, "opening the completion queue", error);
+	/* Providers say there how large it is. */
+	rail->limits.immediates = attr.size > own ? at_most(attr.size - own, WF_IMMEDIATES_ROOM) : 0;
+	rail->limits.waits = rail->wait_fd;
 	return 0;
 }
 
-void wf_rail_shut(struct wf_rail *rail)
+static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 {
-	/* The endpoint first: from here on nothing of what was posted can touch memory. */
-	if (rail->ep)
-		fi_close(&rail->ep->fid);
-	if (rail->av)
-		fi_close(&rail->av->fid);
-	if (rail->cq)
-		fi_close(&rail->cq->fid);
-	if (rail->eq)
-		fi_close(&rail->eq->fid);
-	rail->kept = 0;
-	rail->unrung = false;
-	rail->ep = NULL;
-	rail->av = NULL;
-	rail->cq = NULL;
-	rail->eq = NULL;
+	struct wf_endpoint *end = &rail->end[which];
+	struct fi_av_attr av = { .type = rail->info->domain_attr->av_type };
+	struct fi_eq_attr eq = { .wait_obj = FI_WAIT_NONE };
+	size_t receives = rail->info->rx_attr->size;
+	int error;
+
+	/* Some providers call abort() on an internal error when no event queue is bound. */
+	if ((error = fi_eq_open(rail->fabric, &eq, &end->eq, NULL)))
+		return failed(rail, "opening the event queue", error);
+	if (!rail->cq && (error = open_cq(rail)))
+		return error;
+	if ((error = fi_av_open(rail->domain, &av, &end->av, NULL)))
+		return failed(rail, "opening the address vector", error);
+	/* Nobody sends to the outgoing one but providers their own answers; receive buffers are most of an endpoint's memory. */
+	if (which == WF_OUTGOING && receives > OUTGOING_RECEIVES)
+		rail->info->rx_attr->size = OUTGOING_RECEIVES;
+	error = wf_rail_endpoint(rail, which == WF_PUBLISHED, &end->ep);
+	rail->info->rx_attr->size = receives;
+	if (error)
+		return failed(rail, "opening the endpoint", error);
+	if ((error = fi_ep_bind(end->ep, &end->eq->fid, 0)) ||
+	    (error = fi_ep_bind(end->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV)) ||
+	    (error = fi_ep_bind(end->ep, &end->av->fid, 0)))
+		return failed(rail, "binding the endpoint", error);
+	/* A port that another opened at the same moment is taken when it listens: the next try has the next port. */
+	if ((error = fi_enable(end->ep)))
+		return failed(rail, "enabling the endpoint",
+			      error == -FI_EADDRINUSE && rail->ports.high ? -FI_EBUSY : error);
+	if (which == WF_OUTGOING)
+		wf_rail_ask(rail, end->ep);
+	return 0;
 }
 
-int wf_rail_reopen(struct wf_rail *rail)
+static void close_endpoint(struct wf_endpoint *end)
+{
+	/* The endpoint first: from here on nothing of what was posted can touch memory. */
+	if (end->ep)
+		fi_close(&end->ep->fid);
+	if (end->av)
+		fi_close(&end->av->fid);
+	if (end->eq)
+		fi_close(&end->eq->fid);
+	wf_addresses_forget(&end->addresses);
+	end->ep = NULL;
+	end->av = NULL;
+	end->eq = NULL;
+}
+
+void wf_rail_shut(struct wf_rail *rail, enum wf_end which)
+{
+	wf_strangers_leave(rail, WF_OUTGOING);
+	close_endpoint(&rail->end[WF_OUTGOING]);
+	rail->unrung = false;
+	if (rail->quirks && rail->quirks->direct)
+		rail->rma_flags = 0; /* until an address is inserted that needs more */
+	if (which == WF_OUTGOING)
+		return;
+	wf_strangers_leave(rail, WF_PUBLISHED);
+	close_endpoint(&rail->end[WF_PUBLISHED]);
+	if (rail->cq)
+		fi_close(&rail->cq->fid);
+	rail->cq = NULL;
+	rail->failures.count = rail->failures.next = 0;
+}
+
+static int reopen_endpoint(struct wf_rail *rail, enum wf_end which)
 {
 	int error = -FI_EBUSY;
 
 	/* shm names its file by process id and a running number, and a process that was killed leaves it behind: when ids
 	 * come round again the name is taken, and the next number is not. */
 	for (int i = 0; i < OPEN_TRIES && error == -FI_EBUSY; i++) {
-		wf_rail_shut(rail);
-		error = open_endpoint(rail);
+		wf_rail_shut(rail, which);
+		error = open_endpoint(rail, which);
 	}
 	if (error)
-		wf_rail_shut(rail);
+		wf_rail_shut(rail, which);
 	return error;
 }
 
-bool wf_rail_is_open(const struct wf_rail *rail)
+int wf_rail_reopen(struct wf_rail *rail)
 {
-	return rail->ep != NULL;
+	int error = 0;
+
+	for (enum wf_end which = WF_PUBLISHED; which < WF_ENDS && !error; which++)
+		if (!rail->end[which].ep)
+			error = reopen_endpoint(rail, which);
+	return error;
+}
+
+bool wf_rail_is_open(const struct wf_rail *rail, enum wf_end end)
+{
+	return rail->end[end].ep != NULL;
+}
+
+static int make_room(struct wf_rail *rail)
+{
+	rail->failures.room = 2 * rail->limits.queue_ops + rail->receive_frames;
+	rail->failures.entry = calloc(rail->failures.room, sizeof(*rail->failures.entry));
+	if (!rail->failures.entry)
+		return -ENOMEM;
+	for (int i = 0; i < WF_ENDS; i++)
+		rail->end[i].addresses.most = rail->quirks->keep_addresses;
+	return 0;
 }
 
 int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct wf_log *log, struct wf_rail **ret_rail)
@@ -173,17 +251,17 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 		return error;
 	rail->log = log;
 	rail->receive_frames = receive_frames;
+	rail->ports = nic->ports;
 	snprintf(rail->name, sizeof(rail->name), "%s", nic->name);
 	rail->info = fi_dupinfo(nic->info);
 	if (!rail->info)
 		goto fail;
-	rail->quirks = wf_quirks_of(rail->info->fabric_attr->prov_name);
-	if (rail->quirks->keep_addresses) {
-		rail->keep = calloc(rail->quirks->keep_addresses, sizeof(*rail->keep));
-		if (!rail->keep)
-			goto fail;
-	}
+	rail->quirks = wf_quirks_of(rail->info->fabric_attr->prov_name, rail->info->fabric_attr->name);
+	wf_rail_tame(rail);
 	set_limits(rail, nic);
+	error = make_room(rail);
+	if (error)
+		goto fail;
 	rail->info->tx_attr->op_flags = 0; /* asked for operation by operation */
 	rail->info->rx_attr->op_flags = 0;
 	if ((error = fi_fabric(rail->info->fabric_attr, &rail->fabric, NULL))) {
@@ -208,14 +286,16 @@ void wf_rail_close(struct wf_rail *rail)
 {
 	if (!rail)
 		return;
-	wf_rail_shut(rail);
+	wf_rail_shut(rail, WF_PUBLISHED);
 	if (rail->domain)
 		fi_close(&rail->domain->fid);
 	if (rail->fabric)
 		fi_close(&rail->fabric->fid);
 	if (rail->info)
 		fi_freeinfo(rail->info);
-	free(rail->keep);
+	for (int i = 0; i < WF_ENDS; i++)
+		wf_addresses_free(&rail->end[i].addresses);
+	free(rail->failures.entry);
 	free(rail);
 }
 
@@ -232,7 +312,7 @@ const struct wf_rail_error *wf_rail_last_error(const struct wf_rail *rail)
 int wf_rail_address(struct wf_rail *rail, uint8_t *address, uint8_t *bytes)
 {
 	size_t length = *bytes;
-	int error = fi_getname(&rail->ep->fid, address, &length);
+	int error = fi_getname(&rail->end[WF_PUBLISHED].ep->fid, address, &length);
 
 	if (error)
 		return failed(rail, "asking for the endpoint's address", error);
@@ -240,50 +320,43 @@ int wf_rail_address(struct wf_rail *rail, uint8_t *address, uint8_t *bytes)
 	return 0;
 }
 
-static bool find_kept(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes, uint64_t *ret_target)
+/* Addresses come from peers, and providers read as much as theirs have: to the end of a text, or as long as our own. */
+static bool is_address(const struct wf_rail *rail, const struct wf_endpoint *end, const uint8_t *address, uint8_t bytes)
 {
-	for (uint32_t i = 0; i < rail->kept; i++)
-		if (rail->keep[i].bytes == bytes && !memcmp(rail->keep[i].address, address, bytes)) {
-			*ret_target = rail->keep[i].target;
-			return true;
-		}
-	return false;
+	uint8_t own[256];
+	size_t length = sizeof(own);
+
+	if (rail->info->addr_format == FI_ADDR_STR)
+		return memchr(address, 0, bytes);
+	return !fi_getname(&end->ep->fid, own, &length) && length == bytes;
 }
 
-int wf_rail_insert(struct wf_rail *rail, const uint8_t *address, uint8_t bytes, uint64_t *ret_target)
+int wf_rail_insert(struct wf_rail *rail, enum wf_end which, const uint8_t *address, uint8_t bytes, uint64_t *ret_target)
 {
-	fi_addr_t target = FI_ADDR_NOTAVAIL;
-	int inserted;
+	struct wf_endpoint *end = &rail->end[which];
+	int error;
 
-	if (find_kept(rail, address, bytes, ret_target))
-		return 0;
-	if (rail->keep && (rail->kept == rail->quirks->keep_addresses || bytes > sizeof(rail->keep->address)))
-		return -EMLINK;
-	inserted = fi_av_insert(rail->av, address, 1, &target, 0, NULL);
-	if (inserted != 1 || target == FI_ADDR_NOTAVAIL)
-		return failed(rail, "inserting a peer's address", inserted < 0 ? inserted : -FI_EINVAL);
-	if (rail->keep) {
-		rail->keep[rail->kept].bytes = bytes;
-		memcpy(rail->keep[rail->kept].address, address, bytes);
-		rail->keep[rail->kept++].target = target;
-	}
-	*ret_target = target;
-	return 0;
+	if (!is_address(rail, end, address, bytes))
+		return -EINVAL;
+	error = wf_addresses_insert(&end->addresses, end->av, address, bytes, ret_target);
+	/* Asked again for an address that is kept: another process may have it by now. For the whole rail: the provider goes
+	 * by the first peer it has met. */
+	if (rail->quirks->direct && !wf_rail_copies_directly(rail, address, bytes))
+		rail->rma_flags = FI_DELIVERY_COMPLETE;
+	return error && error != -EMLINK ? failed(rail, "inserting a peer's address", error) : error;
 }
 
-void wf_rail_remove(struct wf_rail *rail, uint64_t target)
+void wf_rail_remove(struct wf_rail *rail, enum wf_end which, const uint8_t *address, uint8_t bytes)
 {
-	fi_addr_t address = target;
+	struct wf_endpoint *end = &rail->end[which];
 
-	if (rail->av && !rail->keep)
-		fi_av_remove(rail->av, &address, 1, 0);
+	if (end->av)
+		wf_addresses_remove(&end->addresses, end->av, address, bytes);
 }
 
-const char *wf_rail_libfabric_version(void)
+void wf_rail_libfabric_version(char *text, size_t bytes)
 {
-	static char text[16]; /* written with the same bytes by whoever comes first */
 	uint32_t version = fi_version();
 
-	snprintf(text, sizeof(text), "%u.%u", FI_MAJOR(version), FI_MINOR(version));
-	return text;
+	snprintf(text, bytes, "%u.%u", FI_MAJOR(version), FI_MINOR(version));
 }

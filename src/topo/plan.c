@@ -165,6 +165,7 @@ int wf_topo_plan(const struct wf_topo *topo, const struct wf_topo_nic *nics, siz
 {
 	static const struct wf_topo_options defaults;
 	struct wf_topo_draft draft = { .topo = topo, .nics = nics, .nic_count = count };
+	size_t found = 0;
 	hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
 	bool explained = false;
 	int rc;
@@ -186,11 +187,14 @@ int wf_topo_plan(const struct wf_topo *topo, const struct wf_topo_nic *nics, siz
 		explained = rc;
 	} else if (!rc) {
 		rc = wf_topo_group_by_rule(&draft);
+		found = draft.group_count;
 		if (!rc)
 			rc = wf_topo_merge(&draft, options->max_groups);
 	}
 	if (!rc)
 		rc = fill_plan(&draft, ret_plan);
+	if (!rc)
+		(*ret_plan)->found = found ? found : (*ret_plan)->count;
 	if (rc && !explained)
 		wf_topo_fail(rc, error, error_bytes, "out of memory");
 	draft_free(&draft);

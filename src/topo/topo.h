@@ -77,6 +77,7 @@ struct wf_topo_group {
 struct wf_topo_plan {
 	bool this_host; /* false: from XML, so a core may not exist here and a failed pin is no error */
 	size_t count;	/* 0 only when there are no NICs */
+	size_t found;	/* groups before max_groups merged them */
 	struct wf_topo_group *groups;
 };
 

@@ -8,7 +8,7 @@
 
 /* magic:4 kind:1 version:1 reserved:2 total:4 checksum:8, then the body the checksum covers */
 #define HEADER       20
-#define VERSION      1
+#define VERSION      2
 #define MAGIC        UINT32_C(0x54464557) /* "WEFT" */
 #define KIND_ADDRESS 'A'
 #define KIND_REGION  'R'
@@ -54,6 +54,7 @@ int wf_blob_pack_address(const struct wf_wire_address *address, void *blob, size
 		wf_put_uint(&cursor, rail->address_format, 4);
 		wf_put_uint(&cursor, rail->link_bps, 8);
 		wf_put_uint(&cursor, rail->serial, 4);
+		wf_put_uint(&cursor, rail->looks, 1);
 		wf_put_uint(&cursor, rail->address_bytes, 1);
 		wf_put(&cursor, rail->address, rail->address_bytes);
 	}
@@ -67,6 +68,7 @@ int wf_blob_pack_region(const struct wf_wire_region *region, void *blob, size_t 
 	begin(&cursor, blob, *bytes);
 	wf_put_uint(&cursor, region->incarnation, 8);
 	wf_put_uint(&cursor, region->region, 8);
+	wf_put_uint(&cursor, region->proof, 8);
 	wf_put_uint(&cursor, region->bytes, 8);
 	wf_put_uint(&cursor, region->access, 4);
 	wf_put_uint(&cursor, region->count, 1);
@@ -121,8 +123,9 @@ int wf_blob_unpack_address(const void *blob, size_t bytes, struct wf_wire_addres
 		rail->address_format = (uint32_t)wf_get_uint(&cursor, 4);
 		rail->link_bps = wf_get_uint(&cursor, 8);
 		rail->serial = (uint32_t)wf_get_uint(&cursor, 4);
+		rail->looks = (uint8_t)wf_get_uint(&cursor, 1);
 		rail->address_bytes = (uint8_t)wf_get_uint(&cursor, 1);
-		if (!rail->address_bytes || rail->address_bytes > WF_MAX_RAIL_ADDRESS)
+		if (!rail->address_bytes || rail->address_bytes > WF_MAX_RAIL_ADDRESS || rail->looks > 1)
 			return -EPROTO;
 		wf_get(&cursor, rail->address, rail->address_bytes);
 	}
@@ -140,6 +143,7 @@ int wf_blob_unpack_region(const void *blob, size_t bytes, struct wf_wire_region 
 	memset(ret_region, 0, sizeof(*ret_region));
 	ret_region->incarnation = wf_get_uint(&cursor, 8);
 	ret_region->region = wf_get_uint(&cursor, 8);
+	ret_region->proof = wf_get_uint(&cursor, 8);
 	ret_region->bytes = wf_get_uint(&cursor, 8);
 	ret_region->access = (uint32_t)wf_get_uint(&cursor, 4);
 	ret_region->count = (uint32_t)wf_get_uint(&cursor, 1);

@@ -19,6 +19,7 @@ struct wf_wire_rail {
 	uint8_t address[WF_MAX_RAIL_ADDRESS];
 	uint64_t link_bps;
 	uint32_t serial; /* grows when the endpoint was opened anew, even under the same address */
+	uint8_t looks;   /* 1: who writes to it tells it to look now and then, or the bytes wait */
 };
 
 struct wf_wire_address {
@@ -31,6 +32,7 @@ struct wf_wire_address {
 struct wf_wire_region {
 	uint64_t incarnation;
 	uint64_t region; /* the exporter's handle */
+	uint64_t proof;  /* known to those who have the descriptor: shows that a manifest comes from one of them */
 	uint64_t bytes;
 	uint32_t access;
 	uint32_t count;

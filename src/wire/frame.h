@@ -16,13 +16,15 @@
 #define WF_FRAME_PAYLOAD (WF_FRAME_BYTES - WF_FRAME_HEADER)
 
 enum wf_frame_kind {
-	WF_FRAME_HELLO = 1, /* tag: our handle for you; call: the incarnation we look for; seq, total: as in WELCOME; payload: our address */
-	WF_FRAME_WELCOME,   /* the answer: tag: our handle for you; seq: immediates you may have unread here on this path; total: the largest message we take */
+	WF_FRAME_HELLO = 1, /* tag: our handle for you; call: the incarnation we look for; the rest as in WELCOME */
+	WF_FRAME_WELCOME,   /* the answer: tag: our handle for you; first: our secret for you; seq: immediates you may have unread here on
+			       this path; total: the largest message we take; ack: our address's revision; payload: our address */
 	WF_FRAME_BYE,       /* we removed you, or are closing */
 	WF_FRAME_PING,
 	WF_FRAME_PONG,      /* also carries a lone acknowledgement or credit */
 	WF_FRAME_MESSAGE,   /* a part of a message: seq, first, total, tag, call, status, type count */
 	WF_FRAME_NUDGE,     /* we write to you: look for what comes; says nothing else */
+	WF_FRAME_CHALLENGE, /* say hello again, with this: first: our secret for you. To the address we know, or else the one claimed */
 	WF_FRAME_LAST,
 };
 
@@ -56,7 +58,7 @@ struct wf_frame {
 	int32_t status;
 	uint64_t seq, first, total; /* MESSAGE: this frame, the message's first frame, the message's bytes */
 	uint64_t tag, call;
-	uint64_t reserved2;
+	uint64_t token; /* the receiver's secret for the sender, from a greeting of its; 0 while not known */
 	uint8_t payload[];
 } __attribute__((may_alias));
 _Static_assert(sizeof(struct wf_frame) == WF_FRAME_HEADER, "the header has no holes");
@@ -74,7 +76,7 @@ static inline uint64_t wf_frames_of(uint64_t bytes)
 }
 
 #define WF_FRAME_MAGIC   0x4657
-#define WF_FRAME_VERSION 1
+#define WF_FRAME_VERSION 2
 
 /* Between the host's order and the wire's, which is the same both ways; nothing at all where they are one. */
 static inline void wf_frame_turn(struct wf_frame *frame)
@@ -93,6 +95,7 @@ static inline void wf_frame_turn(struct wf_frame *frame)
 	frame->total = htole64(frame->total);
 	frame->tag = htole64(frame->tag);
 	frame->call = htole64(frame->call);
+	frame->token = htole64(frame->token);
 }
 
 /* Makes a filled header fit to be sent. Once: its numbers are the wire's from then on. */
@@ -101,7 +104,6 @@ static inline void wf_frame_seal(struct wf_frame *frame)
 	frame->magic = WF_FRAME_MAGIC;
 	frame->version = WF_FRAME_VERSION;
 	frame->reserved = 0;
-	frame->reserved2 = 0;
 	wf_frame_turn(frame);
 }
 
@@ -118,6 +120,10 @@ static inline bool wf_frame_message_fits(const struct wf_frame *frame)
 	uint64_t expected;
 
 	if (frame->type < WF_MESSAGE_SEND || frame->type >= WF_MESSAGE_LAST)
+		return false;
+	/* Only answers have one, and it is a negative errno. */
+	if (frame->status && (frame->status > 0 || frame->status == INT32_MIN ||
+			      (frame->type != WF_MESSAGE_REPLY && frame->type != WF_MESSAGE_VERDICT)))
 		return false;
 	if (frame->total <= WF_FRAME_PAYLOAD) /* as most are */
 		return !index && frame->payload_bytes == frame->total;

@@ -10,8 +10,8 @@ enum { RANGES, PAGES, PAGES_LISTED, FORMS };
 
 #define HEAD_BYTES                                                                                           \
 	(8u + 8u + 8u + 1u + 1u) /* sum, unit, count, form, payload's length: the sum comes first */
-#define RANGE_BYTES 24u
-#define PAGES_BYTES 32u
+#define RANGE_BYTES 32u
+#define PAGES_BYTES 40u
 #define INDEX_BYTES 4u
 
 static int form_of(const struct wf_manifest *manifest)
@@ -30,6 +30,7 @@ size_t wf_manifest_bytes(const struct wf_manifest *manifest)
 static void put_range(struct wf_cursor *cursor, const struct wf_manifest_range *range)
 {
 	wf_put_uint(cursor, range->region, 8);
+	wf_put_uint(cursor, range->proof, 8);
 	wf_put_uint(cursor, range->offset, 8);
 	wf_put_uint(cursor, range->bytes, 8);
 }
@@ -37,6 +38,7 @@ static void put_range(struct wf_cursor *cursor, const struct wf_manifest_range *
 static void get_range(struct wf_cursor *cursor, struct wf_manifest_range *range)
 {
 	range->region = wf_get_uint(cursor, 8);
+	range->proof = wf_get_uint(cursor, 8);
 	range->offset = wf_get_uint(cursor, 8);
 	range->bytes = wf_get_uint(cursor, 8);
 }
@@ -174,6 +176,7 @@ bool wf_manifest_next(const struct wf_manifest *manifest, struct wf_manifest_wal
 	left = range.bytes - walk->done;
 	ret_unit->number = walk->number++;
 	ret_unit->at.region = range.region;
+	ret_unit->at.proof = range.proof;
 	if (__builtin_add_overflow(range.offset, walk->done, &ret_unit->at.offset))
 		ret_unit->at.offset = UINT64_MAX;
 	ret_unit->at.bytes = left < manifest->unit_bytes ? left : manifest->unit_bytes;

@@ -16,6 +16,7 @@
 
 struct wf_manifest_range {
 	uint64_t region; /* the receiver's handle */
+	uint64_t proof;  /* from the region's descriptor: that the sender may write there */
 	uint64_t offset, bytes;
 };
 
@@ -28,7 +29,7 @@ struct wf_manifest {
 	bool paged;
 	uint64_t count;		       /* of ranges or pages */
 	uint64_t bytes;		       /* in all; unpacking finds it */
-	struct wf_manifest_range page; /* PAGED: region, offset of page 0, bytes of a page */
+	struct wf_manifest_range page; /* PAGED: region, proof, offset of page 0, bytes of a page */
 	uint64_t stride;
 	const void *list; /* ranges; or page numbers, NULL: 0, 1, 2, … In the bytes unpacked, or the caller's
 			     when packing */

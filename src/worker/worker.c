@@ -2,6 +2,7 @@
 #include "worker/worker.h"
 #include "base/hot.h"
 #include "base/time.h"
+#include "worker/crew.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -9,6 +10,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NOTES_A_TURN  64
@@ -26,16 +29,23 @@
 #define SLEEP_LAST_NS (1000 * WF_MS)
 #define SLEEPER_NS    (1000 * WF_MS) /* no news for so long: what wakes us now is likely a sign of life, and soon read */
 
-bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
+/* Not write(), which is a cancellation point: the caller may hold a lock, and has not told anyone yet what it posted. */
+static bool wake(struct wf_worker *worker)
 {
 	uint64_t one = 1;
+
+	return syscall(SYS_write, worker->wake_fd, &one, sizeof(one)) == sizeof(one);
+}
+
+bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
+{
 
 	/* Sequentially consistent with the store and load in nap(): either we see it asleep or it sees our ticket, which we
 	 * have before the note is there: a note of ours that is still missing does not hide another's behind it. */
 	if (!wf_ring_push(&worker->inbox, note))
 		return false;
-	if (atomic_load(&worker->sleeping) && write(worker->wake_fd, &one, sizeof(one)) < 0)
-		return true; /* the counter is full, so it is readable: awake already */
+	if (atomic_load(&worker->sleeping))
+		wake(worker); /* when it fails the counter is full, so it is readable: awake already */
 	return true;
 }
 
@@ -187,6 +197,43 @@ static void rest(struct wf_worker *worker, uint64_t *look_until)
 	*look_until = idle < DEEP_SLEEP_NS && worker->looks ? wf_now_ns() + LOOK_NS : 0;
 }
 
+/* ---- the thread ---- */
+
+static void set_phase(struct wf_worker *worker, enum wf_worker_phase phase)
+{
+	pthread_mutex_lock(&worker->lock);
+	worker->phase = phase;
+	pthread_cond_broadcast(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+}
+
+/* With the lock held: whether it got there in time. */
+static bool await_phase(struct wf_worker *worker, enum wf_worker_phase phase, uint64_t limit_ns)
+{
+	uint64_t at = wf_deadline(wf_now_ns(), limit_ns);
+	struct timespec limit = { .tv_sec = (time_t)(at / WF_S), .tv_nsec = (long)(at % WF_S) };
+	int error = 0;
+
+	while (worker->phase < phase && !error)
+		error = at == WF_NEVER ? pthread_cond_wait(&worker->changed, &worker->lock) :
+					 pthread_cond_timedwait(&worker->changed, &worker->lock, &limit);
+	return worker->phase >= phase;
+}
+
+/* The last that touches the worker: who waits for it may free it, or gone() does. */
+static void finish(struct wf_worker *worker)
+{
+	bool abandoned;
+
+	pthread_mutex_lock(&worker->lock);
+	worker->phase = WF_WORKER_FINISHED;
+	abandoned = worker->abandoned;
+	pthread_cond_broadcast(&worker->changed);
+	pthread_mutex_unlock(&worker->lock);
+	if (abandoned)
+		worker->ops->gone(worker->context);
+}
+
 static void *loop(void *argument)
 {
 	struct wf_worker *worker = argument;
@@ -204,7 +251,7 @@ static void *loop(void *argument)
 		pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 	}
 	worker->start_status = worker->ops->start(worker->context);
-	sem_post(&worker->started);
+	set_phase(worker, worker->start_status ? WF_WORKER_FINISHED : WF_WORKER_LOOPING);
 	if (worker->start_status)
 		return NULL;
 	while (!atomic_load_explicit(&worker->stopping, memory_order_acquire)) {
@@ -214,23 +261,35 @@ static void *loop(void *argument)
 		else
 			rest(worker, &look_until);
 	}
+	set_phase(worker, WF_WORKER_STOPPING);
 	worker->ops->stop(worker->context);
+	finish(worker);
 	return NULL;
 }
 
 static int start_thread(struct wf_worker *worker)
 {
-	int error;
+	int error = wf_thread_create(&worker->thread, loop, worker);
 
-	sem_init(&worker->started, 0, 0);
-	error = pthread_create(&worker->thread, NULL, loop, worker);
 	if (error)
 		return -error;
-	while (sem_wait(&worker->started) && errno == EINTR)
-		;
+	pthread_mutex_lock(&worker->lock);
+	await_phase(worker, WF_WORKER_LOOPING, WF_NEVER);
+	pthread_mutex_unlock(&worker->lock);
 	if (worker->start_status)
 		pthread_join(worker->thread, NULL);
 	return worker->start_status;
+}
+
+static void init_lock(struct wf_worker *worker)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&worker->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&worker->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 }
 
 int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, void *context, uint64_t inbox, int cpu,
@@ -242,6 +301,7 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 	worker->ops = ops;
 	worker->context = context;
 	worker->cpu = cpu;
+	init_lock(worker);
 	worker->now_ns = worker->news_ns = wf_now_ns();
 	wf_timers_init(&worker->timers, worker->now_ns);
 	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -270,21 +330,35 @@ WF_HOT int wf_worker_turn(struct wf_worker *worker)
 	return happened;
 }
 
-void wf_worker_stop(struct wf_worker *worker)
+void wf_worker_ask_to_stop(struct wf_worker *worker)
 {
-	uint64_t one = 1;
-
 	if (worker->wake_fd < 0)
 		return;
-	if (worker->has_thread) {
-		atomic_store(&worker->stopping, 1);
-		if (write(worker->wake_fd, &one, sizeof(one)) < 0)
-			atomic_store(&worker->stopping, 1); /* full means readable: it wakes */
-		pthread_join(worker->thread, NULL);
-		sem_destroy(&worker->started);
-	} else {
+	atomic_store(&worker->stopping, 1);
+	wake(worker);
+}
+
+int wf_worker_stop(struct wf_worker *worker, const struct wf_worker_limits *limits)
+{
+	bool finished;
+
+	if (worker->wake_fd < 0)
+		return 0;
+	if (!worker->has_thread) {
 		worker->ops->stop(worker->context);
+		return 0;
 	}
+	wf_worker_ask_to_stop(worker);
+	pthread_mutex_lock(&worker->lock);
+	finished = await_phase(worker, WF_WORKER_STOPPING, limits->turn_ns) &&
+		   await_phase(worker, WF_WORKER_FINISHED, limits->stop_ns);
+	worker->abandoned = !finished;
+	pthread_mutex_unlock(&worker->lock);
+	if (finished)
+		pthread_join(worker->thread, NULL);
+	else
+		pthread_detach(worker->thread);
+	return finished ? 0 : -ETIMEDOUT;
 }
 
 void wf_worker_close(struct wf_worker *worker)
@@ -296,4 +370,6 @@ void wf_worker_close(struct wf_worker *worker)
 		close(worker->epoll_fd);
 	worker->wake_fd = -1;
 	wf_ring_destroy(&worker->inbox);
+	pthread_cond_destroy(&worker->changed);
+	pthread_mutex_destroy(&worker->lock);
 }

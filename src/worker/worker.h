@@ -11,7 +11,6 @@
 #include "worker/timer.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 
 struct wf_worker_ops {
 	int (*start)(void *context); /* first on the thread, after pinning: 0 or a negative errno */
@@ -20,7 +19,10 @@ struct wf_worker_ops {
 	bool (*in_flight)(void *context);            /* something is on a NIC: stay close */
 	bool (*can_sleep)(void *context);            /* whatever happens next shows on a watched descriptor */
 	void (*stop)(void *context);                 /* last on the thread */
+	void (*gone)(void *context);                 /* after it, and only when nobody waited: it may free the worker */
 };
+
+enum wf_worker_phase { WF_WORKER_STARTING, WF_WORKER_LOOPING, WF_WORKER_STOPPING, WF_WORKER_FINISHED };
 
 struct wf_worker {
 	const struct wf_worker_ops *ops;
@@ -28,7 +30,10 @@ struct wf_worker {
 	int cpu; /* -1: not pinned */
 	bool has_thread;
 	pthread_t thread;
-	sem_t started;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;     /* the phase; by the monotonic clock */
+	enum wf_worker_phase phase; /* under lock, like the next two */
+	bool abandoned;             /* nobody waits for its end */
 	int start_status;
 	int wake_fd, epoll_fd;
 	uint64_t now_ns;  /* as of this turn or one just before it; the worker's own */
@@ -86,6 +91,13 @@ static inline bool wf_worker_enter(struct wf_worker *worker)
 	return false;
 }
 
-void wf_worker_stop(struct wf_worker *worker);  /* joins; ops->stop has run when it returns. Notes may still be posted */
+void wf_worker_ask_to_stop(struct wf_worker *worker); /* it does so in its own time; for several, before the first is waited for */
+/* How long to wait for a worker's last turn to end, and then for ops->stop. */
+struct wf_worker_limits {
+	uint64_t turn_ns, stop_ns;
+};
+/* Joins; ops->stop has run when it returns 0. Notes may still be posted. -ETIMEDOUT: it hangs in a call, and everything it may
+ * touch must stay until ops->gone is called on its thread. */
+int wf_worker_stop(struct wf_worker *worker, const struct wf_worker_limits *limits);
 void wf_worker_close(struct wf_worker *worker); /* frees what it had */
 #endif

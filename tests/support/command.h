@@ -28,6 +28,7 @@ enum command_code {
 	COMMAND_BARRIER, /* id, tag; payload: peers */
 	COMMAND_QUIET,	 /* 1: makes no progress from now on (manual engine) until 0 */
 	COMMAND_USAGE,	 /* → values: resident bytes, open descriptors */
+	COMMAND_COUNTING, /* 1: counts weft's allocations from now on; 0: → values: how many, where the last one was */
 	COMMAND_ROUNDS, /* remote, number, bytes, rounds: writes one after the other → value: how many ended
 			   well */
 };

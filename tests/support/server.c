@@ -247,6 +247,21 @@ static int do_usage(struct server *server, const uint64_t *arg)
 	return 0;
 }
 
+/* Of programs with an allocator of their own (test_alloc.c). */
+__attribute__((weak)) void counting_start(void);
+__attribute__((weak)) uint64_t counting_stop(uint64_t *ret_culprit);
+
+static int do_counting(struct server *server, const uint64_t *arg)
+{
+	if (!counting_start || !counting_stop)
+		return -ENOSYS;
+	if (arg[0])
+		counting_start();
+	else
+		server->answer.value[0] = counting_stop(&server->answer.value[1]);
+	return 0;
+}
+
 static int do_rounds(struct server *server, const uint64_t *arg)
 {
 	struct weft_write write = { .from = server->region[arg[1]].region, .to = arg[0], .bytes = arg[2] };
@@ -289,6 +304,7 @@ static const handler handlers[] = {
 	[COMMAND_QUIET] = do_quiet,
 	[COMMAND_ROUNDS] = do_rounds,
 	[COMMAND_USAGE] = do_usage,
+	[COMMAND_COUNTING] = do_counting,
 };
 
 /* A manual engine makes progress while no command is there, unless told to be quiet. */

@@ -130,6 +130,7 @@ void silent_add(struct silent *silent, const struct blob *address, const struct 
 	silent->other_remote = import(&silent->here, silent->other_peer, descriptor);
 	silent->operations = 0;
 	silent->gone_ns = 0;
+	silent->refuses = false;
 }
 
 void silent_connect(struct silent *silent)
@@ -293,6 +294,8 @@ static bool limit_came_first(const struct silent *silent, const struct operation
 {
 	if (operation->status != -EHOSTDOWN)
 		return false;
+	if (silent->refuses)
+		return true;
 	return (silent->gone_ns && operation->deadline_ns + HEARTBEAT > silent->gone_ns + PEER_LIMIT) ||
 	       (operation->ended_ns > operation->deadline_ns + LATE &&
 		!watch_is_late(operation->deadline_ns, operation->ended_ns, LATE));

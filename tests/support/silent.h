@@ -39,6 +39,7 @@ struct silent {
 	uint32_t other_flags; /* of its engine */
 	struct operation operation[OPERATIONS];
 	uint32_t operations;
+	bool refuses;	  /* its kernel says that it is dead, which may come before any deadline */
 	uint64_t gone_ns; /* since when the other is silent; 0: it is not */
 	uint64_t served;  /* writes to the witness that are done */
 	bool serving;

@@ -88,7 +88,7 @@ def topo_misuse():
     run("topo", "--xml", p5, "--sim", "p5", status=2)
     run("topo", "--xml", "/nonexistent.xml", status=1)
     run("topo", "--xml", __file__, status=1)
-    run("topo", "--xml", p5, "--cpus", "9-1", status=1)
+    run("topo", "--xml", p5, "--cpus", "9-1", status=2)
     assert "weft topo --sim p5" in run("topo", "--help").stdout
 
 

@@ -14,8 +14,8 @@
 
 const char *const fault_name[FAULTS] = { "error", "drop",    "delay",	  "dup",      "eagain",
 					 "rnr",	  "down",    "slow",	  "dead",     "internal",
-					 "reg",	  "overrun", "anonymous", "negative", "refuse",   "cancel",
-					 "peers", "regions", "revoke",	  "reopen" };
+					 "reg",	  "overrun", "anonymous", "negative", "refuse",   "twice",
+					 "cancel", "peers", "regions", "revoke",	  "reopen",   "ghosts" };
 
 static struct sim_control *control;
 static char control_path[64];
@@ -101,6 +101,9 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 		break;
 	case FAULT_REFUSE:
 		snprintf(rule, bytes, "%s%scount=%u,p=0.05,fault=refuse:107", who, op, 1 + random_below(random, 5));
+		break;
+	case FAULT_TWICE:
+		snprintf(rule, bytes, "%s%sp=0.02,fault=twice:%d", who, op, statuses[random_below(random, 6)]);
 		break;
 	default:
 		snprintf(rule, bytes, "%scount=1,p=0.02,fault=overrun", who);
@@ -197,7 +200,8 @@ static void *cancel(void *unused)
 		nanosleep(&nap, NULL);
 		if (pthread_rwlock_tryrdlock(&node->alive))
 			continue;
-		if (random_chance(&random, 50))
+		/* Probes are left alone: on slow links none would last. */
+		if (random_chance(&random, 50) || atomic_load(&world.phase) == PHASE_PROBE)
 			cancel_stale(node, &random);
 		else
 			cancel_one(node, &random);

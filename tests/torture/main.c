@@ -227,7 +227,7 @@ static void check_empty(void)
 			nap_ms(2);
 		}
 		/* Each other node once; twice while one of an older life is on its way out. */
-		if (info.peers > 2 * world.nodes)
+		if (info.peers > 2 * world.nodes + world.ghosts)
 			fail(NULL, "node %u has %llu peers", n, (unsigned long long)info.peers);
 	}
 	check_arenas();
@@ -368,6 +368,7 @@ int main(int argc, char **argv)
 	if (world.simulated)
 		simulate();
 	start = now_ns();
+	ghosts_make();
 	make_nodes();
 	enter(PHASE_DRAIN);
 	start_probe();

@@ -22,6 +22,14 @@ static void log_line(void *context, enum weft_log_level level, const char *text)
 			names[level], text);
 }
 
+/* By the name that the keys give it. */
+static const char *simulated_provider(void)
+{
+	if (!strstr(world.keys, "as=efa"))
+		return "simfab";
+	return strstr(world.keys, "personality=efa-direct") ? "efa-direct" : "efa";
+}
+
 /* The simulator reads the environment when an engine looks for NICs: that is how each is a host of its own.
  */
 static int open_engine(struct node *node)
@@ -30,7 +38,7 @@ static int open_engine(struct node *node)
 	char text[600];
 	int rc;
 
-	config.provider = world.simulated ? "simfab" : world.provider;
+	config.provider = world.simulated ? simulated_provider() : world.provider;
 	if (!strcmp(world.provider, "tcp"))
 		config.rails = "lo";
 	config.max_transfers = TRANSFERS;
@@ -89,11 +97,43 @@ void node_publish_address(struct node *node)
 
 	if (rc)
 		fail(NULL, "weft_address said %s", weft_strerror(rc));
+	/* Peers are told again only when it is another one: taking pieces back must not cost a rail its address. */
 	pthread_mutex_lock(&world.lock);
+	if (node->published.address_bytes != bytes || memcmp(node->published.address, blob, bytes))
+		node->published.revision++;
 	memcpy(node->published.address, blob, bytes);
 	node->published.address_bytes = bytes;
-	node->published.revision++;
 	pthread_mutex_unlock(&world.lock);
+}
+
+/* Engines that are opened and closed again before all others: their addresses stay. */
+void ghosts_make(void)
+{
+	for (uint32_t i = 0; i < GHOSTS && world.faults & 1u << FAULT_GHOSTS; i++) {
+		struct node *node = &world.node[0];
+		struct ghost *ghost = &world.ghost[i];
+		int rc = open_engine(node);
+
+		ghost->bytes = sizeof(ghost->address);
+		if (!rc)
+			rc = weft_address(node->engine, ghost->address, &ghost->bytes);
+		if (rc)
+			fail(NULL, "a ghost's engine said %s", weft_strerror(rc));
+		weft_close(node->engine);
+		node->engine = NULL;
+		world.ghosts++;
+	}
+}
+
+/* Peers that are gone, and stay added for as long as the engine lives. */
+static int add_ghosts(struct node *node)
+{
+	weft_peer ghost;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < world.ghosts && !rc; i++)
+		rc = weft_peer_add(node->engine, world.ghost[i].address, world.ghost[i].bytes, &ghost);
+	return rc;
 }
 
 int node_open(struct node *node)
@@ -109,6 +149,8 @@ int node_open(struct node *node)
 		rc = register_region(node, true);
 	if (!rc)
 		rc = register_region(node, false);
+	if (!rc)
+		rc = add_ghosts(node);
 	if (rc) {
 		weft_close(node->engine);
 		node->engine = NULL;

@@ -399,6 +399,9 @@ static void end_under_lock(struct node *node, struct op *op, const struct weft_e
 		expect_arrival(op);
 	if (!status && op->kind == KIND_CALL && !world.arrived[(op->id >> 16) % SERIALS])
 		fail(op, "a call was answered that never arrived");
+	if (world.verbose && atomic_load(&world.phase) == PHASE_PROBE && op->kind == KIND_WRITE)
+		fprintf(stderr, "%.3f n%u: a probe of n%d ended with %d (%s)\n", (double)now_ns() / 1e9, node->index,
+			__builtin_ctz(op->targets), status, event->error ? event->error->text : "");
 	if (!status && atomic_load(&world.phase) == PHASE_PROBE && op->kind == KIND_WRITE)
 		node->link[__builtin_ctz(op->targets)].probed = true;
 	if (op->handle)

@@ -35,6 +35,7 @@
 #define STALE	    64
 #define OLD_REGIONS 8
 #define NOTES	    16
+#define GHOSTS	    2
 #define TRANSFERS   256 /* max_transfers of the engines */
 
 enum kind {
@@ -66,12 +67,14 @@ enum fault {
 	FAULT_ANONYMOUS,
 	FAULT_NEGATIVE,
 	FAULT_REFUSE,
-	FAULT_SIMULATED = FAULT_REFUSE,
+	FAULT_TWICE,
+	FAULT_SIMULATED = FAULT_TWICE,
 	FAULT_CANCEL,
 	FAULT_PEERS,
 	FAULT_REGIONS,
 	FAULT_REVOKE,
 	FAULT_REOPEN,
+	FAULT_GHOSTS, /* peers that are gone stay added */
 	FAULTS
 };
 extern const char *const fault_name[FAULTS];
@@ -216,6 +219,12 @@ struct tally {
 	uint64_t bytes;
 };
 
+/* The address of an engine that is gone. */
+struct ghost {
+	size_t bytes;
+	uint8_t address[16384];
+};
+
 struct world {
 	uint64_t seed, ops, limit_ns;
 	uint64_t slack_ns; /* an end may be so much later still: for machines that are not ours alone */
@@ -225,6 +234,8 @@ struct world {
 	bool manual; /* the nodes' threads drive the engines */
 	uint32_t faults; /* a bit each */
 	struct node node[NODES];
+	struct ghost ghost[GHOSTS];
+	uint32_t ghosts;
 	pthread_mutex_t lock;
 	uint8_t arrived[SERIALS]; /* by serial: a bit for every node it arrived at */
 	struct counted counted[NODES][IMMEDIATES];
@@ -267,6 +278,7 @@ void check_arenas(void);
 
 /* node.c */
 int node_open(struct node *node);
+void ghosts_make(void);
 void node_close(struct node *node, bool restart);
 void node_publish_regions(struct node *node);
 void node_publish_address(struct node *node);

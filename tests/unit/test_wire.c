@@ -301,7 +301,7 @@ static struct wf_frame message(uint64_t total, uint64_t index)
 	uint64_t frames = wf_frames_of(total);
 
 	return (struct wf_frame){ .kind = WF_FRAME_MESSAGE,
-				  .type = WF_MESSAGE_SEND,
+				  .type = WF_MESSAGE_REPLY,
 				  .from_rail = 3,
 				  .to_rail = 4,
 				  .incarnation = random_word(),
@@ -387,6 +387,16 @@ static void frames_that_do_not_fit(void **state)
 	frame.type = WF_MESSAGE_LAST;
 	assert_int_equal(unpack_changed(frame), -EPROTO);
 	frame = message(100, 0);
+	frame.type = WF_MESSAGE_SEND; /* has no status */
+	assert_int_equal(unpack_changed(frame), -EPROTO);
+	frame.status = 0;
+	assert_int_equal(unpack_changed(frame), 0);
+	frame = message(100, 0);
+	frame.status = 1;
+	assert_int_equal(unpack_changed(frame), -EPROTO);
+	frame.status = INT32_MIN;
+	assert_int_equal(unpack_changed(frame), -EPROTO);
+	frame = message(100, 0);
 	frame.kind = 0;
 	assert_int_equal(unpack_changed(frame), -EPROTO);
 	frame.kind = WF_FRAME_LAST;
@@ -425,7 +435,7 @@ static void hostile_headers(void **state)
 
 /* ---- manifests ---- */
 
-static const struct wf_manifest_range some_ranges[] = { { 7, 100, 2500 }, { 9, 0, 0 }, { 7, 5000, 1000 } };
+static const struct wf_manifest_range some_ranges[] = { { 7, 70, 100, 2500 }, { 9, 90, 0, 0 }, { 7, 70, 5000, 1000 } };
 static const uint32_t some_pages[] = { 4, 0, 9 };
 
 static struct wf_manifest a_manifest(int form)
@@ -439,7 +449,7 @@ static struct wf_manifest a_manifest(int form)
 		return manifest;
 	}
 	manifest.paged = true;
-	manifest.page = (struct wf_manifest_range){ 7, 64, 1500 };
+	manifest.page = (struct wf_manifest_range){ 7, 70, 64, 1500 };
 	manifest.stride = 2048;
 	manifest.list = form == 1 ? some_pages : NULL;
 	return manifest;
@@ -490,7 +500,7 @@ static int unpack_manifest(struct wf_manifest manifest)
 static void hostile_manifests(void **state)
 {
 	struct wf_manifest manifest = a_manifest(2);
-	struct wf_manifest_range huge[] = { { 1, 0, UINT64_MAX }, { 1, 0, 1 } };
+	struct wf_manifest_range huge[] = { { 1, 0, 0, UINT64_MAX }, { 1, 0, 0, 1 } };
 
 	manifest.stride = 0;
 	assert_int_equal(unpack_manifest(manifest), -EPROTO);

@@ -93,7 +93,7 @@ static void signs_of_life_are_no_news(void **state)
 	assert_true(news_after(1) == opened);
 	post(NEWS);
 	assert_true(news_after(2) > opened);
-	wf_worker_stop(&worker);
+	assert_int_equal(wf_worker_stop(&worker, &(struct wf_worker_limits){ LIMIT_S * UINT64_C(1000000000), LIMIT_S * UINT64_C(1000000000) }), 0);
 	wf_worker_close(&worker);
 }
 

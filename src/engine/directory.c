@@ -1,0 +1,339 @@
+/*
+ * The directory: peers by incarnation; adding, removing and replacing them on application threads, or adding on the worker
+ * that a stranger's hello arrived at. What happens to a peer then is its home's (peer.c).
+ */
+#include "base/random.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "engine/peer.h"
+
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int by_incarnation(const void *a, const void *b)
+{
+	uint64_t x = atomic_load(&((struct wf_peer *)(uintptr_t)a)->incarnation);
+	uint64_t y = atomic_load(&((struct wf_peer *)(uintptr_t)b)->incarnation);
+
+	return x < y ? -1 : x > y;
+}
+
+static struct wf_peer *directory_find(struct weft_engine *engine, uint64_t incarnation)
+{
+	struct wf_peer key = { .incarnation = incarnation };
+	struct wf_peer **found = tfind(&key, &engine->directory, by_incarnation);
+
+	return found ? *found : NULL;
+}
+
+/* At one stroke: who holds the lock finds only live peers in the directory. */
+bool wf_peer_retire(struct wf_peer *peer, bool stranger_only)
+{
+	struct weft_engine *engine = peer->engine;
+	bool retired;
+
+	pthread_mutex_lock(&engine->directory_lock);
+	retired = !(stranger_only && peer->added) && wf_handle_retire(&engine->peers, peer->handle);
+	if (retired) {
+		engine->strangers -= !peer->added;
+		tdelete(peer, &engine->directory, by_incarnation);
+	}
+	pthread_mutex_unlock(&engine->directory_lock);
+	return retired;
+}
+
+/* From an application's thread the worker's inbox may be full for a moment; from a worker it must not wait. */
+static void post(struct wf_group *from, struct wf_group *to, enum wf_note what, void *object, uint64_t value)
+{
+	if (from)
+		wf_group_tell(from, to, what, object, value);
+	else
+		wf_engine_post(to, what, object, value);
+}
+
+/* What a peer costs us; what the provider keeps for it comes on top. */
+static uint64_t size_of(const struct wf_peer *peer)
+{
+	const struct weft_engine *engine = peer->engine;
+	uint64_t rails = peer->book->count;
+
+	return sizeof(*peer) + sizeof(*peer->book) + rails * sizeof(peer->book->rail[0]) +
+	       engine->groups * (sizeof(struct wf_lane) + sizeof(peer->lane[0])) +
+	       engine->rails * (sizeof(struct wf_path) + rails * sizeof(struct wf_target));
+}
+
+static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret)
+{
+	struct wf_peer *peer = calloc(1, sizeof(*peer) + engine->groups * sizeof(peer->lane[0]));
+
+	if (!peer)
+		return NULL;
+	peer->engine = engine;
+	atomic_store(&peer->secret, secret);
+	peer->home = &engine->group[address->incarnation % engine->groups];
+	atomic_store(&peer->incarnation, address->incarnation);
+	atomic_store(&peer->epoch, atomic_fetch_add(&engine->epochs, 1) + 1);
+	wf_list_init(&peer->operations);
+	wf_list_init(&peer->pumping);
+	wf_list_init(&peer->acking);
+	wf_list_init(&peer->settling);
+	wf_list_init(&peer->barriers);
+	wf_list_init(&peer->verdicts);
+	wf_list_init(&peer->channel.queue);
+	wf_list_init(&peer->channel.waiting);
+	wf_list_init(&peer->channel.inbound);
+	wf_timer_init(&peer->tick, wf_peer_tick);
+	wf_timer_init(&peer->doubt, wf_peer_doubt);
+	peer->book = wf_book_make(engine, address);
+	for (uint32_t g = 0; peer->book && g < engine->groups; g++)
+		if (wf_lane_init(peer, &engine->group[g], &peer->lane[g])) {
+			wf_peer_release(peer);
+			return NULL;
+		}
+	if (!peer->book) {
+		wf_peer_release(peer);
+		return NULL;
+	}
+	peer->bytes = size_of(peer);
+	atomic_fetch_add(&engine->peer_bytes, peer->bytes);
+	return peer;
+}
+
+void wf_peer_release(void *object)
+{
+	struct wf_peer *peer = object;
+
+	atomic_fetch_sub(&peer->engine->peer_bytes, peer->bytes);
+
+	for (uint32_t g = 0; g < peer->engine->groups; g++)
+		wf_lane_free(peer->lane[g]);
+	wf_book_put(peer->book);
+	wf_knock_close(peer->knock);
+	free(peer);
+}
+
+/* ---- books ---- */
+
+/* The peer's latest book from now on; under the directory's lock. NULL: this one is not newer than what we have, is of
+ * another incarnation, or there is no memory for it. With a reference for each lane, to be told by tell_lanes(). */
+static struct wf_book *swap_book(struct wf_peer *peer, const struct wf_wire_address *address, bool replaced)
+{
+	struct weft_engine *engine = peer->engine;
+	struct wf_book *book;
+
+	if (!replaced && (address->incarnation != atomic_load(&peer->incarnation) ||
+			  (int32_t)(address->revision - peer->book->revision) <= 0))
+		return NULL;
+	book = wf_book_make(engine, address);
+	if (!book)
+		return NULL;
+	atomic_fetch_add(&book->references, engine->groups);
+	book->number = peer->book->number + 1;
+	wf_book_put(peer->book);
+	return peer->book = book;
+}
+
+/* Without the lock, for the inbox may be full. Lanes take the latest, in whatever order they hear. */
+static void tell_lanes(struct wf_peer *peer, struct wf_group *from, struct wf_book *book)
+{
+	struct weft_engine *engine = peer->engine;
+
+	for (uint32_t g = 0; g < engine->groups; g++) {
+		wf_handle_ref(&engine->peers, peer->handle); /* until the note has been read */
+		post(from, &engine->group[g], WF_NOTE_LANE_BOOK, peer->lane[g], (uintptr_t)book);
+	}
+}
+
+void wf_peer_moved(struct wf_lane *lane, const struct wf_wire_address *address)
+{
+	struct wf_peer *peer = lane->peer;
+	struct wf_book *book;
+
+	pthread_mutex_lock(&peer->engine->directory_lock);
+	book = swap_book(peer, address, false);
+	pthread_mutex_unlock(&peer->engine->directory_lock);
+	if (book)
+		tell_lanes(peer, lane->group, book);
+}
+
+uint32_t wf_peer_rails(struct wf_peer *peer)
+{
+	uint32_t rails;
+
+	pthread_mutex_lock(&peer->engine->directory_lock);
+	rails = peer->book->count;
+	pthread_mutex_unlock(&peer->engine->directory_lock);
+	return rails;
+}
+
+/* ---- adding, removing, replacing ---- */
+
+/* The home is told to try again. Operations are accepted from now on: their notes come after this one. */
+static void renew(struct wf_peer *peer, enum wf_peer_change change)
+{
+	wf_handle_ref(&peer->engine->peers, peer->handle); /* until the note has been read */
+	atomic_fetch_add(&peer->renewals, 1);
+	post(NULL, peer->home, WF_NOTE_PEER, peer, change);
+}
+
+/* Under the directory's lock. */
+static void set_added(struct wf_peer *peer)
+{
+	peer->engine->strangers -= !peer->added;
+	peer->added = true;
+}
+
+static bool is_book_of(const struct wf_book *book, const struct wf_wire_address *address)
+{
+	bool same = book->revision == address->revision && book->count == address->count;
+
+	for (uint32_t i = 0; same && i < book->count; i++)
+		same = book->rail[i].bytes == address->rail[i].address_bytes &&
+		       !memcmp(book->rail[i].address, address->rail[i].address, book->rail[i].bytes);
+	return same;
+}
+
+/* A known peer added again: its rails may have been reopened, and it may have been given up. One that so far was a stranger and
+ * lives elsewhere than the application says has somebody else's name. With the directory's lock held, which it lets go of. */
+static int add_again(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret, weft_peer *ret_peer)
+{
+	struct weft_engine *engine = peer->engine;
+	weft_peer handle = peer->handle;
+	bool other = !peer->added && !is_book_of(peer->book, address);
+	struct wf_book *book;
+
+	wf_handle_ref(&engine->peers, handle);
+	set_added(peer);
+	book = swap_book(peer, address, other);
+	if (other)
+		atomic_store(&peer->secret, secret);
+	pthread_mutex_unlock(&engine->directory_lock);
+	if (other)
+		renew(peer, WF_PEER_REPLACE);
+	else if (atomic_load(&peer->state) == WF_PEER_DOWN)
+		renew(peer, WF_PEER_RETRY);
+	if (book)
+		tell_lanes(peer, NULL, book);
+	wf_handle_put(&engine->peers, handle);
+	*ret_peer = handle;
+	return 0;
+}
+
+struct wf_peer *wf_peer_find(struct weft_engine *engine, uint64_t incarnation)
+{
+	struct wf_peer *peer;
+
+	pthread_mutex_lock(&engine->directory_lock);
+	peer = directory_find(engine, incarnation);
+	if (peer)
+		peer = wf_handle_get(&engine->peers, peer->handle);
+	pthread_mutex_unlock(&engine->directory_lock);
+	return peer;
+}
+
+int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from, uint64_t secret,
+		weft_peer *ret_peer)
+{
+	struct wf_peer *peer;
+	int error = from ? 0 : wf_random(&secret);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&engine->directory_lock);
+	peer = directory_find(engine, address->incarnation);
+	if (peer && !from)
+		return add_again(peer, address, secret, ret_peer);
+	if (peer) {
+		*ret_peer = peer->handle;
+		pthread_mutex_unlock(&engine->directory_lock);
+		return 0;
+	}
+	if (from && (engine->settings.flags & WEFT_REFUSE_UNKNOWN))
+		error = -EPERM;
+	else if (from && engine->strangers >= engine->settings.max_strangers)
+		error = -EDQUOT;
+	else if (!(peer = make_peer(engine, address, secret)))
+		error = -ENOMEM;
+	if (!error) {
+		peer->added = !from;
+		error = tsearch(peer, &engine->directory, by_incarnation) ? 0 : -ENOMEM;
+	}
+	/* Last: from here on frames may name it, and it goes only by closing its lanes. */
+	if (!error && (error = wf_handle_add(&engine->peers, peer, &peer->handle)))
+		tdelete(peer, &engine->directory, by_incarnation);
+	/* A reference for each note: whoever adds it at the same time may have removed it before they are read. */
+	for (uint32_t i = 0; !error && i < engine->groups + 1; i++)
+		wf_handle_ref(&engine->peers, peer->handle);
+	engine->strangers += !error && from;
+	pthread_mutex_unlock(&engine->directory_lock);
+	if (error) {
+		if (peer)
+			wf_peer_release(peer);
+		return error;
+	}
+	*ret_peer = peer->handle;
+	post(from, peer->home, WF_NOTE_PEER, peer, WF_PEER_OPEN);
+	for (uint32_t g = 0; g < engine->groups; g++)
+		post(from, &engine->group[g], WF_NOTE_LANE_OPEN, peer->lane[g], 0);
+	return 0;
+}
+
+int wf_peer_remove(struct weft_engine *engine, weft_peer handle)
+{
+	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
+	bool ours = peer && wf_peer_retire(peer, false);
+
+	/* The owner's reference goes with the note. */
+	if (ours)
+		post(NULL, peer->home, WF_NOTE_PEER, peer, WF_PEER_REMOVE);
+	if (peer)
+		wf_handle_put(&engine->peers, handle);
+	return ours ? 0 : -ENOENT;
+}
+
+/* Under the directory's lock: it is listed under its new incarnation, and what the old one exported is stale. */
+static int become(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret, struct wf_book **ret_book)
+{
+	struct weft_engine *engine = peer->engine;
+	struct wf_peer *other = directory_find(engine, address->incarnation);
+	struct wf_book *book;
+
+	if (!wf_handle_peek(&engine->peers, peer->handle))
+		return -ENOENT; /* removed meanwhile */
+	if (other && other != peer)
+		return -EALREADY; /* it said hello before we replaced: it is a peer of its own */
+	book = swap_book(peer, address, true);
+	if (!book)
+		return -ENOMEM;
+	tdelete(peer, &engine->directory, by_incarnation);
+	atomic_store(&peer->incarnation, address->incarnation);
+	atomic_store(&peer->secret, secret);
+	set_added(peer);
+	*ret_book = book;
+	/* The node just freed is there to be taken again; should another have taken it, hellos from there find no peer. */
+	return tsearch(peer, &engine->directory, by_incarnation) ? 0 : -ENOMEM;
+}
+
+int wf_peer_replace(struct weft_engine *engine, weft_peer handle, const struct wf_wire_address *address)
+{
+	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
+	struct wf_book *book = NULL;
+	uint64_t secret;
+	int error;
+
+	if (!peer)
+		return -ENOENT;
+	error = wf_random(&secret);
+	pthread_mutex_lock(&engine->directory_lock);
+	if (!error)
+		error = become(peer, address, secret, &book);
+	pthread_mutex_unlock(&engine->directory_lock);
+	if (book) {
+		renew(peer, WF_PEER_REPLACE);
+		tell_lanes(peer, NULL, book);
+	}
+	wf_handle_put(&engine->peers, handle);
+	return error;
+}

@@ -1,0 +1,73 @@
+/*
+ * Whether a completion of libfabric's shm means that the bytes are in the peer's memory. It does where the provider copies
+ * them there itself, by process_vm_writev(); elsewhere small writes complete when they are in the peer's queue, and delivery
+ * must be asked for. Called when a peer's address is inserted, on the worker that owns the rail.
+ *
+ * The provider tries process_vm_writev() on the first peer it maps and keeps the answer for all; it uses it for every plain
+ * write when it may. Releases 2.0 to 2.4 do not try it on a peer of the same process. From 2.5 on being asked for delivery
+ * costs little, and newer releases than that may do anything that the interface allows: they are always asked.
+ */
+#include "rail/internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define RELEASE(major, minor) (100 * (major) + (minor)) /* as providers number their versions */
+
+/* Where the process has mapped the file; 0: nowhere, it is not there, or we may not look. */
+static uintptr_t mapped_at(pid_t pid, const struct stat *file)
+{
+	unsigned long long start, inode;
+	unsigned int major_number, minor_number;
+	uintptr_t found = 0;
+	char path[32], line[512];
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = fopen(path, "re");
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%llx-%*x %*s %*x %x:%x %llu", &start, &major_number, &minor_number, &inode) == 4 &&
+		    inode == file->st_ino && makedev(major_number, minor_number) == file->st_dev)
+			found = (uintptr_t)start;
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+/* Whether we may touch the memory of the process whose endpoint this is. The number alone does not prove which process it
+ * is: the peer may count its processes in another namespace. That it has mapped the endpoint's file does. */
+static bool reaches(pid_t pid, const char *name)
+{
+	struct iovec local = { .iov_len = 1 }, remote = { .iov_len = 1 };
+	char path[sizeof("/dev/shm/") + UINT8_MAX + 1], byte;
+	struct stat file;
+
+	snprintf(path, sizeof(path), "/dev/shm/%s", name);
+	if (stat(path, &file))
+		return errno == ENOENT; /* nobody is there for whom bytes could be lost */
+	local.iov_base = &byte;
+	remote.iov_base = (void *)mapped_at(pid, &file);
+	return remote.iov_base && process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1;
+}
+
+bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes)
+{
+	uint32_t release = FI_MAJOR(rail->info->fabric_attr->prov_version);
+	char name[UINT8_MAX + 1];
+	int pid, prefix = 0;
+
+	if (release < RELEASE(1, 14) || release >= RELEASE(2, 5) || getenv("FI_SHM_DISABLE_CMA") ||
+	    (rail->info->caps & FI_HMEM) || !(rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR))
+		return false;
+	memcpy(name, address, bytes);
+	name[bytes] = 0;
+	if (sscanf(name, "fi_shm://%n%d:", &prefix, &pid) != 1 || (pid == getpid() && release >= RELEASE(2, 0)))
+		return false;
+	return reaches(pid, name + prefix);
+}

@@ -1,0 +1,56 @@
+/* Threads without signals, and crews of them; crew.h says for whom. Any thread. */
+#include "worker/crew.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+/* The application's signals are for its own threads. Those that a fault raises stay: a handler of the process, or none, is to
+ * see them. */
+int wf_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument)
+{
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
+	sigset_t mask, before;
+	int error;
+
+	sigfillset(&mask);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&mask, faults[i]);
+	pthread_sigmask(SIG_SETMASK, &mask, &before);
+	error = pthread_create(thread, NULL, run, argument);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+struct hand {
+	pthread_t thread;
+	void (*work)(void *context, uint32_t number);
+	void *context;
+	uint32_t number;
+};
+
+static void *work_once(void *argument)
+{
+	struct hand *hand = argument;
+
+	hand->work(hand->context, hand->number);
+	return NULL;
+}
+
+void wf_crew_run(uint32_t count, void (*work)(void *context, uint32_t number), void *context)
+{
+	struct hand *hands = count > 1 ? calloc(count, sizeof(*hands)) : NULL;
+	uint32_t helpers = 0;
+
+	for (; hands && helpers + 1 < count; helpers++) {
+		struct hand *hand = &hands[helpers];
+
+		*hand = (struct hand){ .work = work, .context = context, .number = helpers };
+		if (wf_thread_create(&hand->thread, work_once, hand))
+			break;
+	}
+	for (uint32_t number = helpers; number < count; number++)
+		work(context, number);
+	for (uint32_t i = 0; i < helpers; i++)
+		pthread_join(hands[i].thread, NULL);
+	free(hands);
+}

@@ -1,0 +1,37 @@
+/* Every attack: what is tried, and in the code what must hold at the victim. A file for each kind. */
+#ifndef HOSTILE_ATTACKS_H
+#define HOSTILE_ATTACKS_H
+
+/* keys.c */
+void write_with_a_guessed_key(void **state);
+void read_with_a_guessed_key(void **state);
+void keys_do_not_repeat(void **state);
+void read_what_may_only_be_written(void **state);
+void count_what_was_not_written(void **state);
+
+/* manifests.c */
+void ask_what_memory_holds(void **state);
+void ask_about_memory_that_was_revoked(void **state);
+void have_much_checked(void **state);
+
+/* memory.c */
+int small_window(void **state);
+void fill_the_window_again_and_again(void **state);
+void leave_much_unread(void **state);
+void send_more_than_a_message(void **state);
+void claim_much_with_little(void **state);
+void lie_about_acknowledgements(void **state);
+
+/* greetings.c */
+int few_strangers(void **state);
+int refuse_unknown(void **state);
+void hello_in_the_friends_name(void **state);
+void steal_a_name_early(void **state);
+void frames_in_the_friends_name(void **state);
+void thousands_of_names(void **state);
+void more_names_than_allowed(void **state);
+void come_and_go(void **state);
+void knock_where_nobody_is_let_in(void **state);
+void addresses_of_every_kind(void **state);
+void noise(void **state);
+#endif

@@ -1,0 +1,284 @@
+/* Somebody else's name, guessed numbers, and many names: what a greeting can and cannot do. */
+#include "hostile/attacks.h"
+#include "hostile/world.h"
+
+#include <string.h>
+
+static struct wf_wire_address address_of(const struct actor *actor)
+{
+	struct wf_wire_address address;
+
+	assert_int_equal(wf_blob_unpack_address(actor->address, actor->address_bytes, &address), 0);
+	return address;
+}
+
+/* No event says that the friend went, and what it does goes on as if nothing had happened. */
+static void nothing_happened(void)
+{
+	struct weft_event event;
+
+	friend_works();
+	while (weft_queue_poll(world.victim.queue, &event, 1) == 1) {
+		assert_true(event.type != WEFT_EVENT_PEER_DOWN && event.type != WEFT_EVENT_RAIL_DOWN);
+		weft_event_release(&event);
+	}
+	friend_works();
+}
+
+/* The friend's address with the stranger's endpoint in it. */
+static struct wf_wire_address stolen_name(void)
+{
+	struct wf_wire_address address = address_of(&world.friend);
+
+	address.rail[0] = world.stranger.address.rail[0];
+	address.revision += 1000;
+	return address;
+}
+
+/* Right incarnation, a newer epoch, a newer address: the friend's sends must neither fail nor go elsewhere. */
+void hello_in_the_friends_name(void **state)
+{
+	struct wf_wire_address as = stolen_name();
+	struct wf_frame hello = raw_hello(&world.stranger, &as), *frame;
+
+	for (uint32_t i = 0; i < 20; i++) {
+		hello.from_epoch += 100000;
+		hello.token = i % 3 ? random_next(&hello.first) : 0;
+		assert_true(raw_greet(&world.stranger, &hello, &as));
+		friend_works();
+	}
+	/* Not a word to the address it claims. */
+	while (raw_receive(&world.stranger, 200 * MS, &frame))
+		assert_true(frame->kind != WF_FRAME_WELCOME && frame->kind != WF_FRAME_CHALLENGE);
+	nothing_happened();
+}
+
+/* The same name, before the application has added the friend: what it hands over counts. */
+void steal_a_name_early(void **state)
+{
+	struct raw_link link = { 0 };
+	struct weft_config config = world_config("later");
+	struct actor later;
+	struct wf_wire_address own = world.stranger.address;
+	struct weft_event event;
+	weft_peer peer;
+	uint64_t limit = now_ns() + LIMIT;
+
+	actor_open(&later, &config);
+	world.stranger.address = address_of(&later);
+	world.stranger.address.rail[0] = own.rail[0];
+	world.stranger.address.revision += 1000;
+	assert_true(raw_connect(&world.stranger, &link)); /* whoever was never added is whoever it says */
+	assert_int_equal(weft_peer_add(world.victim.engine, later.address, later.address_bytes, &peer), 0);
+	assert_int_equal(weft_send(world.victim.engine, peer, 99, "for later", 9, NULL, NULL), 0);
+	do {
+		assert_true(now_ns() < limit);
+		event.type = WEFT_EVENT_NONE;
+		if (weft_queue_poll(later.queue, &event, 1) == 1)
+			weft_event_release(&event);
+	} while (event.type != WEFT_EVENT_MESSAGE);
+	assert_int_equal(event.tag, 99);
+	assert_int_equal(weft_close(later.engine), 0);
+	nothing_happened();
+}
+
+/* Every kind of frame in the friend's name, with numbers that are easily guessed: handles and epochs are small. */
+void frames_in_the_friends_name(void **state)
+{
+	struct wf_wire_address as = address_of(&world.friend);
+	struct raw_link link = { .handle = world.friend_at_victim };
+	struct weft_event event;
+
+	world.stranger.address.incarnation = as.incarnation;
+	for (uint8_t kind = WF_FRAME_WELCOME; kind < WF_FRAME_LAST; kind++)
+		for (uint32_t i = 0; i < 64; i++) {
+			struct wf_frame frame = raw_frame(&world.stranger, &link, kind);
+
+			/* As the engines count: from the low bits of their incarnations. */
+			frame.from_epoch = (uint32_t)(as.incarnation & 0xffff) + 1 + i % 8;
+			frame.to_epoch = (uint32_t)(world.stranger.theirs.incarnation & 0xffff) + 1 + i / 8;
+			frame.type = WF_MESSAGE_SEND;
+			frame.seq = frame.first = 1 + i % 3;
+			frame.token = i;
+			frame.tag = 666;
+			frame.ack = i % 2;
+			raw_send(&world.stranger, &frame, NULL); /* a full NIC refuses some */
+		}
+	nothing_happened();
+	while (victim_sees(WEFT_EVENT_MESSAGE, 100 * MS, &event)) {
+		assert_true(event.tag != 666);
+		weft_event_release(&event);
+	}
+}
+
+static uint64_t peers_of_the_victim(uint64_t *ret_bytes)
+{
+	struct weft_info info;
+
+	assert_int_equal(weft_engine_info(world.victim.engine, &info), 0);
+	*ret_bytes = info.memory_bytes;
+	return info.peers;
+}
+
+/* Thousands of names that never prove anything: no peer, no memory, no event. */
+void thousands_of_names(void **state)
+{
+	struct wf_wire_address as = world.stranger.address;
+	struct weft_event event;
+	uint64_t before, after;
+	uint64_t peers = peers_of_the_victim(&before);
+
+	for (uint64_t i = 0; i < 3000; i++) {
+		struct wf_frame hello;
+
+		as.incarnation += 1 + i;
+		hello = raw_hello(&world.stranger, &as);
+		hello.first += i;
+		hello.token = i;
+		raw_greet(&world.stranger, &hello, &as);
+	}
+	assert_int_equal(peers_of_the_victim(&after), peers);
+	assert_true(after <= before);
+	assert_false(victim_sees(WEFT_EVENT_PEER_UP, 0, &event));
+	nothing_happened();
+}
+
+/* Names that do prove themselves: no more of them than the engine allows, and the friend is none of them. */
+int few_strangers(void **state)
+{
+	world_victim.max_strangers = 4;
+	return world_open(state);
+}
+
+void more_names_than_allowed(void **state)
+{
+	uint64_t bytes, peers = peers_of_the_victim(&bytes);
+
+	for (uint64_t i = 0; i < 6; i++) {
+		struct raw_link link = { 0 };
+
+		world.stranger.address.incarnation += 1 + i;
+		world.stranger.patience = i < 4 ? LIMIT : 300 * MS;
+		assert_int_equal(raw_connect(&world.stranger, &link), i < 4);
+	}
+	assert_int_equal(peers_of_the_victim(&bytes), peers + 4);
+	nothing_happened();
+}
+
+static void nothing_but_strangers_left(void)
+{
+	struct weft_event event;
+
+	while (victim_sees(WEFT_EVENT_PEER_DOWN, 100 * MS, &event)) {
+		assert_true(event.peer != world.friend_at_victim);
+		weft_event_release(&event);
+	}
+	friend_works();
+}
+
+/* Each visit leaves news for an application that does not read: there is an end to that. */
+void come_and_go(void **state)
+{
+	struct weft_event event;
+	uint32_t visits = 0;
+
+	world.stranger.patience = S;
+	while (visits < 60) {
+		struct raw_link link = { 0 };
+		struct wf_frame bye, *frame;
+
+		world.stranger.address.incarnation++;
+		if (!raw_connect(&world.stranger, &link))
+			break;
+		visits++;
+		bye = raw_frame(&world.stranger, &link, WF_FRAME_BYE);
+		assert_true(raw_send(&world.stranger, &bye, NULL));
+		while (raw_receive(&world.stranger, S, &frame) && frame->kind != WF_FRAME_BYE)
+			;
+	}
+	assert_in_range(visits, 1, 59);
+	nothing_but_strangers_left();
+	world.stranger.patience = LIMIT;
+	assert_true(raw_connect(&world.stranger, &(struct raw_link){ 0 }));
+	assert_true(victim_sees(WEFT_EVENT_PEER_UP, LIMIT, &event));
+}
+
+int refuse_unknown(void **state)
+{
+	world_victim.flags = WEFT_REFUSE_UNKNOWN;
+	return world_open(state);
+}
+
+void knock_where_nobody_is_let_in(void **state)
+{
+	struct raw_link link = { 0 };
+	uint64_t bytes, peers = peers_of_the_victim(&bytes);
+	struct wf_frame *frame;
+
+	world.stranger.patience = 300 * MS;
+	assert_false(raw_connect(&world.stranger, &link));
+	assert_false(raw_receive(&world.stranger, 0, &frame));
+	assert_int_equal(peers_of_the_victim(&bytes), peers);
+	nothing_happened();
+}
+
+/* Addresses that are none: of any length, of another format, the victim's own, where nobody is. */
+void addresses_of_every_kind(void **state)
+{
+	uint64_t seed = 5;
+
+	for (int i = 0; i < 400; i++) {
+		struct wf_wire_address as = world.stranger.address;
+		struct wf_wire_rail *rail = &as.rail[0];
+		struct wf_frame hello;
+
+		as.incarnation += (uint64_t)i + 1;
+		switch (i % 5) {
+		case 0:
+			rail->address_bytes = (uint8_t)(1 + random_next(&seed) % WF_MAX_RAIL_ADDRESS);
+			break;
+		case 1:
+			memset(rail->address, (int)random_next(&seed), sizeof(rail->address));
+			rail->address_bytes = WF_MAX_RAIL_ADDRESS;
+			break;
+		case 2:
+			rail->address_format = (uint32_t)random_next(&seed);
+			break;
+		case 3:
+			*rail = world.stranger.theirs.rail[0];
+			break;
+		case 4:
+			rail->address[2 + random_next(&seed) % 2] ^= (uint8_t)(1 + i); /* another port */
+			break;
+		}
+		hello = raw_hello(&world.stranger, &as);
+		hello.from_rail = (uint8_t)(i % 7 ? 0 : i);
+		raw_greet(&world.stranger, &hello, &as);
+	}
+	nothing_happened();
+}
+
+/* Bytes that are no frame, or half of one. */
+void noise(void **state)
+{
+	uint64_t seed = 1;
+	uint8_t bytes[2048];
+
+	for (int i = 0; i < 500; i++) {
+		struct wf_frame frame = raw_hello(&world.stranger, &world.stranger.address);
+
+		for (size_t j = 0; j < sizeof(bytes); j++)
+			bytes[j] = (uint8_t)random_next(&seed);
+		if (i % 2) { /* a good head on a body of noise */
+			frame.kind = (uint8_t)(i % (WF_FRAME_LAST + 1));
+			frame.type = (uint8_t)(i % (WF_MESSAGE_LAST + 1));
+			frame.to_peer = world.friend_at_victim;
+			frame.payload_bytes = (uint32_t)(i * 37);
+			wf_frame_seal(&frame);
+			memcpy(bytes, &frame, sizeof(frame));
+		}
+		raw_send_bytes(&world.stranger, bytes, 1 + random_next(&seed) % sizeof(bytes));
+	}
+	memory_is_untouched();
+	nothing_happened();
+}

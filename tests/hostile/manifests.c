@@ -1,0 +1,147 @@
+/* Questions about memory in the shape of manifests: what a checked write says it wrote. */
+#include "hostile/attacks.h"
+#include "hostile/world.h"
+#include "wire/manifest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The verdict on "you have these bytes there". */
+static int ask(struct raw_link *link, struct wf_manifest_range at, const void *bytes)
+{
+	static uint64_t call = 77;
+	struct wf_manifest manifest = { .unit_bytes = WF_MANIFEST_UNIT, .count = 1, .list = &at };
+	uint64_t limit = now_ns() + LIMIT;
+	struct wf_frame *frame;
+	uint8_t packed[256];
+
+	manifest.sum = wf_manifest_hash(bytes, at.bytes, 0);
+	wf_manifest_pack(&manifest, packed);
+	assert_true(raw_message(&world.stranger, link, WF_MESSAGE_MANIFEST, ++call, packed,
+				(uint32_t)wf_manifest_bytes(&manifest)));
+	while (now_ns() < limit)
+		if (raw_hear(&world.stranger, link, LIMIT, &frame) && frame->type == WF_MESSAGE_VERDICT &&
+		    frame->call == call)
+			return frame->status;
+	fail_msg("no verdict came");
+	return 0;
+}
+
+/* True and false are answered alike, and neither as a writer would be; nobody is notified. */
+static void learns_nothing(struct raw_link *link, struct wf_manifest_range at)
+{
+	struct weft_event event;
+	char lie[64];
+	int status = ask(link, at, world.closed + at.offset);
+
+	memset(lie, 0x55, sizeof(lie));
+	assert_int_equal(ask(link, at, lie), status);
+	assert_true(status != 0 && status != -EBADMSG);
+	assert_false(victim_sees(WEFT_EVENT_NOTIFY, 0, &event));
+}
+
+static struct wf_manifest_range range_of(const struct wf_wire_region *region, uint64_t offset, uint64_t bytes)
+{
+	return (struct wf_manifest_range){ .region = region->region, .proof = region->proof, .offset = offset, .bytes = bytes };
+}
+
+/* The handle is easily guessed: without the descriptor it is worth nothing. One byte at a time would do. */
+void ask_what_memory_holds(void **state)
+{
+	struct wf_wire_region region = descriptor_of(world.closed_region);
+	struct raw_link link = { 0 };
+
+	assert_true(raw_connect(&world.stranger, &link));
+	region.proof++;
+	learns_nothing(&link, range_of(&region, 0, 1));
+	learns_nothing(&link, range_of(&region, 100, 64));
+	region.proof = 0;
+	learns_nothing(&link, range_of(&region, 0, 1));
+	memory_is_untouched();
+	friend_works();
+}
+
+/* With the descriptor, but the right was taken back; or beyond the region's end; or of memory nobody may write. */
+void ask_about_memory_that_was_revoked(void **state)
+{
+	struct wf_wire_region region = descriptor_of(world.closed_region);
+	struct raw_link link = { 0 };
+	struct weft_event event;
+
+	assert_true(raw_connect(&world.stranger, &link));
+	assert_int_equal(ask(&link, range_of(&region, 0, 64), world.closed), 0);
+	assert_true(victim_sees(WEFT_EVENT_NOTIFY, LIMIT, &event));
+	weft_event_release(&event);
+	learns_nothing(&link, range_of(&region, WORLD_BYTES - 32, 64));
+	learns_nothing(&link, range_of(&region, UINT64_MAX - 31, 64));
+	assert_int_equal(weft_region_revoke(world.victim.engine, world.closed_region), 0);
+	learns_nothing(&link, range_of(&region, 0, 64));
+	friend_works();
+}
+
+static weft_region give_much(uint64_t bytes, void **ret_memory)
+{
+	weft_region region;
+
+	*ret_memory = calloc(1, bytes); /* never touched: no more than one page of it exists */
+	assert_non_null(*ret_memory);
+	assert_int_equal(weft_region_register(world.victim.engine, *ret_memory, bytes, WEFT_REMOTE_WRITE, &region), 0);
+	return region;
+}
+
+static void friend_writes_checked(void)
+{
+	struct weft_write write = { world.source_region, 0, world.to_open, 0, 4096 };
+	struct weft_op op = { .queue = world.friend.queue,
+			      .tag = 4711,
+			      .timeout_ns = LIMIT,
+			      .notify = { .kind = WEFT_NOTIFY_FENCED },
+			      .flags = WEFT_CHECKSUM };
+	struct weft_event event;
+	uint64_t limit = now_ns() + LIMIT;
+
+	pattern_fill(world.source, WORLD_BYTES, 1, 0);
+	assert_int_equal(weft_write(world.friend.engine, &write, &op, NULL), 0);
+	do {
+		assert_true(now_ns() < limit);
+		event.tag = 0;
+		if (weft_queue_poll(world.friend.queue, &event, 1) == 1)
+			weft_event_release(&event);
+	} while (event.tag != 4711);
+	assert_int_equal(event.status, 0);
+}
+
+/* One who may write asks for far more than it could have written: it waits for itself. */
+void have_much_checked(void **state)
+{
+	enum { COUNT = 200 };
+	const uint64_t bytes = 512u << 20;
+	void *memory;
+	struct wf_wire_region region = descriptor_of(give_much(bytes, &memory));
+	struct wf_manifest_range at = range_of(&region, 0, bytes);
+	struct wf_manifest manifest = { .unit_bytes = WF_MANIFEST_UNIT, .count = 1, .list = &at };
+	struct raw_link link = { 0 };
+	struct wf_frame *frame;
+	uint8_t packed[256];
+	uint32_t verdicts = 0;
+	uint64_t limit_ns;
+
+	assert_true(raw_connect(&world.stranger, &link));
+	wf_manifest_pack(&manifest, packed);
+	/* On a full machine the victim may be too slow to receive: again then, it is the same message. */
+	limit_ns = now_ns() + LIMIT;
+	for (uint64_t i = 0; i < COUNT; i++)
+		while (!raw_message(&world.stranger, &link, WF_MESSAGE_MANIFEST, i, packed,
+				    (uint32_t)wf_manifest_bytes(&manifest)))
+			assert_true(now_ns() < limit_ns);
+	for (int i = 0; i < 20; i++)
+		friend_writes_checked();
+	while (raw_hear(&world.stranger, &link, 0, &frame))
+		verdicts += frame->type == WF_MESSAGE_VERDICT;
+	assert_true(verdicts < COUNT);
+	friend_works();
+	assert_int_equal(weft_close(world.victim.engine), 0); /* nothing of it is finished first */
+	world.victim.engine = NULL;
+	free(memory);
+}

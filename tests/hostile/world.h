@@ -1,0 +1,60 @@
+/*
+ * The scene of every attack: a victim, a friend that is an honest peer of it, and a stranger. Opened anew for each attack.
+ * Every function fails the test when something goes wrong.
+ */
+#ifndef HOSTILE_WORLD_H
+#define HOSTILE_WORLD_H
+
+#include "hostile/raw.h"
+#include "support/util.h"
+#include "weft.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define WORLD_BYTES 65536u
+
+struct actor {
+	weft_engine *engine;
+	weft_queue *queue;
+	uint8_t address[WEFT_BLOB_MAX];
+	size_t address_bytes;
+};
+
+struct world {
+	struct actor victim, friend;
+	char *open;   /* the victim's memory that peers may write and read: in descriptors the friend has */
+	char *closed; /* that peers may only write */
+	weft_region open_region, closed_region;
+	char *source; /* the friend's */
+	weft_region source_region;
+	weft_peer friend_at_victim, victim_at_friend;
+	weft_remote to_open, to_closed; /* the friend's */
+	struct raw stranger;
+	uint64_t tag;
+};
+extern struct world world;
+
+/* "tcp", "efa" or "verbs"; the latter two are simulated. False: no such scene. */
+bool world_choose(const char *name);
+bool world_is(const char *name);
+struct weft_config world_config(const char *host);
+/* The victim's configuration of the next world; reset by world_close(). */
+extern struct weft_config world_victim;
+
+int world_open(void **state);
+int world_close(void **state);
+void actor_open(struct actor *actor, const struct weft_config *config);
+
+/* The descriptor of a region of the victim's, unpacked. */
+struct wf_wire_region descriptor_of(weft_region region);
+/* What both regions held when the world was opened is still there. */
+void memory_is_untouched(void);
+/* The friend writes, reads, sends and calls, and all of it ends well. */
+void friend_works(void);
+/* Takes the victim's events, answering calls, until it has seen one of this type; false when none comes in time. */
+bool victim_sees(enum weft_event_type type, uint64_t limit_ns, struct weft_event *ret_event);
+#endif

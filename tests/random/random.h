@@ -1,0 +1,124 @@
+/*
+ * Random public calls: several threads on several engines, in one process or in two, with nothing between them but what
+ * the header asks for. Peers, regions, remotes and queues come and go under operations; engines are closed and opened
+ * anew while the others go on. Each accepted operation must end once and in time, each call must return something that
+ * is documented, and nothing may crash: the sanitizers judge that.
+ */
+#ifndef RANDOM_H
+#define RANDOM_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <weft.h>
+
+#define ENGINES	    8 /* of a process, at most */
+#define PROCESSES   2
+#define THREADS	    32
+#define PEERS	    8 /* each engine's tables: whoever finds a slot free fills it */
+#define REGIONS	    6
+#define REMOTES	    12
+#define QUEUES	    4
+#define TRANSFERS   64 /* the latest, to cancel */
+#define CALLS	    32 /* the latest that came in, to answer late or twice */
+#define KEPT	    16 /* events that a thread releases later */
+#define TICKETS	    (1u << 14)
+#define CHUNK	    (256u << 10) /* bytes of a region */
+#define BLOB	    4096
+
+/* What processes tell each other: the latest blobs of each engine, and of engines that are gone. */
+struct blob {
+	uint32_t bytes;
+	uint8_t data[BLOB];
+};
+struct board {
+	pthread_mutex_t lock;
+	struct {
+		struct blob address, old_address, region[REGIONS];
+	} engine[PROCESSES * ENGINES];
+};
+
+/* A queue is a pointer: whoever uses it counts itself in, and whoever closes it waits until nobody does. */
+struct outlet {
+	_Atomic(weft_queue *) queue;
+	_Atomic int users; /* -1: being opened or closed */
+};
+
+struct call {
+	_Atomic uint64_t peer, call;
+};
+
+struct station {
+	uint32_t number; /* on the board */
+	_Atomic(weft_engine *) engine;
+	_Atomic int users;   /* threads in a call or holding an event */
+	_Atomic int leaving; /* to be closed: nobody comes in any more */
+	_Atomic int gone;    /* for good */
+	_Atomic uint32_t life;
+	struct outlet outlet[QUEUES];
+	_Atomic(weft_queue *) bed; /* nothing ever arrives there: a thread sleeps on it when the engine closes */
+	_Atomic int abed;	   /* its thread number while it waits */
+	_Atomic uint64_t peer[PEERS], region[REGIONS], remote[REMOTES], transfer[TRANSFERS];
+	_Atomic uint32_t transfers, calls;
+	struct call call[CALLS];
+	char *memory; /* a chunk for each region */
+};
+
+struct kept {
+	struct station *station;
+	struct weft_event event;
+};
+
+struct caller {
+	pthread_t thread;
+	uint32_t number;
+	uint64_t seed;
+	struct kept kept[KEPT];
+	uint32_t kept_count;
+	_Atomic uint64_t made; /* calls; the watchdog looks at it */
+	uint64_t done, failed, arrived, closed; /* operations; messages and the like; engines */
+	_Atomic(const char *) in; /* which, for the watchdog */
+	_Atomic uint64_t since_ns;
+};
+
+struct world {
+	struct board *board;
+	struct station station[ENGINES];
+	uint32_t engines, processes, process, threads;
+	struct weft_config config;
+	uint64_t seed, end_ns;
+	_Atomic int stop;
+	bool verbose;
+};
+extern struct world world;
+
+/* util.c */
+uint64_t now_ns(void);
+uint64_t pick(struct caller *caller, uint64_t below); /* 0 to below - 1 */
+void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* What a call may return besides 0: a list that ends with 0. */
+void check(struct caller *caller, const char *call, int status, const int *allowed);
+void enter_call(struct caller *caller, const char *call);
+void leave_call(struct caller *caller);
+/* Tickets: a tag for each operation that is to end. 0: none is left. */
+uint64_t ticket_take(const struct station *station, const struct outlet *outlet, uint64_t deadline_ns);
+void ticket_ended(const struct station *station, uint64_t tag, const char *how);
+void ticket_void(uint64_t tag);					     /* its submission was refused */
+void tickets_void(const struct station *station, const struct outlet *outlet); /* outlet NULL: any */
+void tickets_check(void);					     /* none may be overdue */
+
+/* station.c */
+bool station_enter(struct station *station);
+void station_leave(struct station *station);
+void station_open(struct station *station, struct caller *caller);
+/* Waits for all others to leave, then closes the engine and opens another in its place, unless it goes for good. */
+void station_close(struct station *station, struct caller *caller, bool for_good);
+void *station_sleeper(void *station);
+weft_queue *outlet_enter(struct outlet *outlet);
+void outlet_leave(struct outlet *outlet);
+void release_kept(struct caller *caller, bool all); /* those of stations that are leaving, or all */
+
+/* calls.c */
+void random_call(struct caller *caller, struct station *station);
+#endif

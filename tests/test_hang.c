@@ -1,0 +1,204 @@
+/*
+ * What takes long or hangs inside a provider: registrations hold up nobody, requests that were given up are undone when the
+ * worker comes back, and closing is bounded. Engines on simulated NICs; some limits are set shorter inside the engine.
+ */
+#include "engine/engine.h"
+#include "support/sims.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BYTES = 1 << 20 };
+
+static struct sim here, there;
+static weft_remote remote;
+
+static int open_both(void **state)
+{
+	struct weft_config config = sim_config();
+
+	sim_open(&here, "a", "p6-b200,nics=2", &config, BYTES);
+	sim_open(&there, "b", "p6-b200,nics=2", &config, BYTES);
+	sim_add(&here, &there, &remote);
+	return 0;
+}
+
+static int close_both(void **state)
+{
+	sim_mend(-1);
+	sim_close(&here);
+	sim_close(&there);
+	return 0;
+}
+
+static int begin_write(uint64_t tag, weft_region from)
+{
+	struct weft_write write = { .from = from, .to = remote, .bytes = 4096 };
+	struct weft_op op = { .queue = here.queue, .tag = tag };
+
+	return weft_write(here.engine, &write, &op, NULL);
+}
+
+static int end_of_write(uint64_t tag)
+{
+	uint64_t limit = now_ns() + LIMIT;
+	struct weft_event event;
+
+	while (now_ns() < limit)
+		if (weft_queue_wait(here.queue, &event, 1, LIMIT) == 1) {
+			bool is_it = event.type == WEFT_EVENT_END && event.tag == tag;
+			int status = event.status;
+
+			weft_event_release(&event);
+			if (is_it)
+				return status;
+		}
+	fail_msg("a write did not end");
+	return 0;
+}
+
+struct slow {
+	char *memory;
+	weft_region region;
+	_Atomic int status; /* 1: under way */
+};
+
+static void *register_slowly(void *argument)
+{
+	struct slow *slow = argument;
+
+	atomic_store(&slow->status, weft_region_register(here.engine, slow->memory, BYTES, WEFT_REMOTE_READ, &slow->region));
+	return NULL;
+}
+
+#define UNTIL(holds)                                                                                                 \
+	do {                                                                                                         \
+		uint64_t until_ns = now_ns() + LIMIT;                                                                \
+                                                                                                                     \
+		while (!(holds)) {                                                                                   \
+			sims_in_time(until_ns);                                                                      \
+			usleep(1000);                                                                                \
+		}                                                                                                    \
+	} while (0)
+
+/* One that takes as long as it likes: operations end meanwhile, and it is as good as any in the end. */
+static void slow_registration(void **state)
+{
+	struct slow slow = { .memory = calloc(1, BYTES), .status = 1 };
+	pthread_t thread;
+	int fault;
+
+	assert_non_null(slow.memory);
+	assert_int_equal(begin_write(1, here.region), 0);
+	assert_int_equal(end_of_write(1), 0);
+	fault = sim_fault("host=a,op=reg,fault=stall:600s");
+	assert_int_equal(pthread_create(&thread, NULL, register_slowly, &slow), 0);
+	UNTIL(sim_struck(fault));
+	for (uint64_t tag = 2; tag < 22; tag++) {
+		assert_int_equal(begin_write(tag, here.region), 0);
+		assert_int_equal(end_of_write(tag), 0);
+	}
+	assert_int_equal(atomic_load(&slow.status), 1);
+	sim_mend(fault);
+	pthread_join(thread, NULL);
+	assert_int_equal(atomic_load(&slow.status), 0);
+	assert_int_equal(begin_write(30, slow.region), 0);
+	assert_int_equal(end_of_write(30), 0);
+	assert_int_equal(weft_region_close(here.engine, slow.region), 0);
+	free(slow.memory);
+}
+
+static void stall_worker(uint64_t tag)
+{
+	int fault = sim_fault("host=a,op=write,fault=stall:600s");
+
+	assert_int_equal(begin_write(tag, here.region), 0);
+	UNTIL(sim_struck(fault));
+}
+
+static bool is_undone(weft_region handle)
+{
+	struct wf_handle_slot *slots = atomic_load(&here.engine->regions.chunk[0]);
+
+	return !(uint32_t)atomic_load(&slots[(uint32_t)handle - 1].state);
+}
+
+/* The worker hangs: the request says so in time, and when the worker is back nothing of it is left. */
+static void given_up_and_undone(void **state)
+{
+	char *memory = calloc(1, BYTES);
+	weft_region region = 0;
+
+	assert_non_null(memory);
+	assert_int_equal(begin_write(1, here.region), 0);
+	assert_int_equal(end_of_write(1), 0);
+	here.engine->settings.control_ns = 300 * MS;
+	stall_worker(2);
+	assert_int_equal(weft_region_register(here.engine, memory, BYTES, 0, &region), -ETIMEDOUT);
+	assert_int_equal(region, 0);
+	assert_int_equal(weft_region_revoke(here.engine, here.region), -EBUSY); /* the write uses it */
+	sim_mend(-1);
+	assert_int_equal(end_of_write(2), 0);
+	UNTIL(is_undone(here.region + 1)); /* slots are given out in order */
+	here.engine->settings.control_ns = LIMIT;
+	assert_int_equal(weft_region_register(here.engine, memory, BYTES, 0, &region), 0);
+	assert_int_equal(weft_region_close(here.engine, region), 0);
+	free(memory);
+}
+
+static int threads(void)
+{
+	DIR *directory = opendir("/proc/self/task");
+	int count = 0;
+
+	assert_non_null(directory);
+	while (readdir(directory))
+		count++;
+	closedir(directory);
+	return count;
+}
+
+static void *close_here(void *argument)
+{
+	atomic_store((_Atomic int *)argument, weft_close(here.engine));
+	return NULL;
+}
+
+static void bounded_close(void **state)
+{
+	_Atomic int status = 1;
+	pthread_t thread;
+	int before;
+
+	assert_int_equal(begin_write(1, here.region), 0);
+	assert_int_equal(end_of_write(1), 0);
+	before = threads();
+	here.engine->settings.close_ns = 300 * MS;
+	stall_worker(2);
+	assert_int_equal(pthread_create(&thread, NULL, close_here, &status), 0);
+	UNTIL(atomic_load(&status) != 1);
+	pthread_join(thread, NULL);
+	assert_int_equal(atomic_load(&status), -ETIMEDOUT);
+	/* The thread is still in the post, and what it uses is still there; then it cleans up behind itself. */
+	assert_int_equal(threads(), before);
+	sim_mend(-1);
+	UNTIL(threads() == before - 1);
+	here.engine = NULL;
+#if defined(__SANITIZE_THREAD__)
+	here.memory = NULL; /* nobody joined the thread, so it does not know that this may be freed now */
+#endif
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(slow_registration, open_both, close_both),
+		cmocka_unit_test_setup_teardown(given_up_and_undone, open_both, close_both),
+		cmocka_unit_test_setup_teardown(bounded_close, open_both, close_both),
+	};
+
+	return cmocka_run_group_tests_name("calls that take long inside a provider", tests, sims_set_up, sims_tear_down);
+}

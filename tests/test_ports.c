@@ -1,0 +1,156 @@
+/* config.ports: what peers connect to lies in the range, a range that is used up is an error of its own, junk is refused. */
+#include "support/peer.h"
+#include "wire/blob.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PORTS = 3 };
+
+/* Ports that nobody has now, below those the system gives out by itself. */
+static uint16_t free_range(char text[32])
+{
+	for (uint32_t base = 10000 + (uint32_t)getpid() * 13 % 20000, tries = 0; tries < 1000; tries++, base += PORTS) {
+		bool all = base + PORTS < 32768;
+
+		for (uint32_t i = 0; all && i < PORTS * 4; i++) {
+			int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+			struct sockaddr_in at = { .sin_family = AF_INET,
+						  .sin_port = htons((uint16_t)(base + i % PORTS)),
+						  .sin_addr.s_addr = htonl(INADDR_LOOPBACK + i / PORTS) };
+
+			all = !bind(fd, (struct sockaddr *)&at, sizeof(at));
+			close(fd);
+		}
+		if (!all) {
+			base = base + 2 * PORTS < 32768 ? base : 10000;
+			continue;
+		}
+		snprintf(text, 32, "%u-%u", base, base + PORTS - 1);
+		return (uint16_t)base;
+	}
+	fail_msg("no free ports");
+	return 0;
+}
+
+static uint16_t port_of(const struct wf_wire_rail *rail)
+{
+	struct sockaddr_in address;
+
+	assert_true(rail->address_bytes >= sizeof(address));
+	memcpy(&address, rail->address, sizeof(address));
+	assert_int_equal(address.sin_family, AF_INET);
+	return ntohs(address.sin_port);
+}
+
+static void published_in_range(const struct blob *blob, uint16_t low)
+{
+	struct wf_wire_address address;
+
+	assert_int_equal(wf_blob_unpack_address(blob->data, blob->bytes, &address), 0);
+	assert_int_equal(address.count, transport->count);
+	for (uint32_t i = 0; i < address.count; i++) {
+		assert_true(port_of(&address.rail[i]) >= low);
+		assert_true(port_of(&address.rail[i]) < low + PORTS);
+	}
+}
+
+/* Both sides keep to the range and reach each other. */
+static void in_range(void **state)
+{
+	struct weft_config config = side_config(), effective;
+	struct weft_op op = { .tag = 1 };
+	struct side side, other;
+	struct weft_event event;
+	struct blob ours, theirs;
+	weft_peer peer;
+	char range[32];
+	uint16_t low = free_range(range);
+
+	config.ports = range;
+	assert_status(side_open(&side, &config), 0);
+	assert_status(side_open(&other, &config), 0);
+	effective.size = sizeof(effective);
+	assert_status(weft_engine_config(side.engine, &effective), 0);
+	assert_string_equal(effective.ports, range);
+	address_of(side.engine, &ours);
+	address_of(other.engine, &theirs);
+	published_in_range(&ours, low);
+	published_in_range(&theirs, low);
+	op.queue = side.queue;
+	assert_status(weft_peer_add(side.engine, theirs.data, theirs.bytes, &peer), 0);
+	assert_status(weft_send(side.engine, peer, 5, "through", 7, &op, NULL), 0);
+	assert_status(end_of(&side, 1), 0);
+	wait_for_event(&other, WEFT_EVENT_MESSAGE, 5, &event);
+	weft_event_release(&event);
+	assert_status(side_close(&side), 0);
+	assert_status(side_close(&other), 0);
+}
+
+/* One engine per port of a rail's address; a port is there again when its engine closes. */
+static void used_up(void **state)
+{
+	struct weft_config config = side_config();
+	struct side side[PORTS], more;
+	char range[32];
+
+	free_range(range);
+	config.ports = range;
+	for (int i = 0; i < PORTS; i++)
+		assert_status(side_open(&side[i], &config), 0);
+	assert_status(side_open(&more, &config), -EADDRINUSE);
+	assert_non_null(strstr(weft_strerror(-EADDRINUSE), "port"));
+	assert_non_null(weft_error_hint(-EADDRINUSE));
+	assert_status(side_close(&side[1]), 0);
+	assert_status(side_open(&more, &config), 0);
+	assert_status(side_close(&more), 0);
+	assert_status(side_close(&side[0]), 0);
+	assert_status(side_close(&side[2]), 0);
+}
+
+static void nonsense(void **state)
+{
+	static const char *const wrong[] = { "", "x", "20000-", "-20000", "20100-20000", "0", "0-5", "70000", "1-65536",
+					     "20000-20001-20002", "20000 - 20001", "99999999999999999999" };
+	struct weft_config config = side_config();
+	struct side side;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		config.ports = wrong[i];
+		assert_status(side_open(&side, &config), -EINVAL);
+	}
+}
+
+/* Nothing that has no ports minds. */
+static void without_ports(void **state)
+{
+	struct weft_config config = WEFT_CONFIG_INIT;
+	weft_engine *engine;
+
+	config.provider = "shm";
+	config.ports = "20000-20001";
+	assert_status(weft_open(&config, &engine), 0);
+	assert_status(weft_close(engine), 0);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(in_range),
+		cmocka_unit_test(used_up),
+		cmocka_unit_test(nonsense),
+		cmocka_unit_test(without_ports),
+	};
+
+	return cmocka_run_group_tests_name("ports", tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}

@@ -1,0 +1,155 @@
+/* Peers that are replaced, added again and removed: by several threads at once, and when they were down before. */
+#include "support/peer.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#define ROUNDS	3000
+#define THREADS 4
+
+static struct pair pair;
+static struct blob strangers[2]; /* engines that were there once */
+
+static int open_all(void **state)
+{
+	struct weft_config config = side_config();
+
+	for (int i = 0; i < 2; i++) {
+		struct side side;
+
+		assert_status(side_open(&side, &config), 0);
+		address_of(side.engine, &strangers[i]);
+		assert_status(side_close(&side), 0);
+	}
+	config.heartbeat_ns = 50 * MS;
+	config.peer_limit_ns = 500 * MS;
+	pair_open(&pair, &config, NULL, 4096);
+	return 0;
+}
+
+static int close_all(void **state)
+{
+	pair_close(&pair);
+	return 0;
+}
+
+/* ---- by several threads at once ---- */
+
+static void *meddler(void *argument)
+{
+	uint64_t seed = (uintptr_t)argument;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t first = random_next(&seed) % 2;
+		weft_peer peer;
+		int error;
+
+		/* Whoever else removes it: this one is there, or made anew. */
+		error = weft_peer_add(pair.here.engine, strangers[first].data, strangers[first].bytes, &peer);
+		if (error)
+			return "adding";
+		if (random_next(&seed) % 2) {
+			error = weft_peer_replace(pair.here.engine, peer, strangers[!first].data,
+						  strangers[!first].bytes);
+			if (error && error != -ENOENT && error != -EALREADY)
+				return "replacing";
+		}
+		error = random_next(&seed) % 4 ? weft_peer_remove(pair.here.engine, peer) : 0;
+		if (error && error != -ENOENT)
+			return "removing";
+	}
+	return NULL;
+}
+
+/* Nothing that was removed is found again, by an add or by a hello. */
+static void several_threads(void **state)
+{
+	pthread_t thread[THREADS];
+	struct weft_peer_info info;
+	weft_peer peer;
+	void *wrong;
+
+	if (!strcmp(transport->provider, "shm"))
+		skip(); /* it spins inside libfabric 1.17 for an endpoint that was closed */
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, meddler, (void *)(i + 1)), 0);
+	for (int i = 0; i < THREADS; i++) {
+		pthread_join(thread[i], &wrong);
+		if (wrong)
+			fail_msg("%s failed", (char *)wrong);
+	}
+	for (int i = 0; i < 2; i++) {
+		assert_status(weft_peer_add(pair.here.engine, strangers[i].data, strangers[i].bytes, &peer), 0);
+		assert_status(weft_peer_info(pair.here.engine, peer, &info), 0);
+		assert_status(weft_peer_remove(pair.here.engine, peer), 0);
+		assert_status(weft_peer_info(pair.here.engine, peer, &info), -ENOENT);
+	}
+}
+
+/* ---- submitting right after ---- */
+
+static void let_it_die(void)
+{
+	struct weft_event event;
+
+	peer_kill(&pair.there);
+	assert_int_equal(side_wait_peer(&pair.here, WEFT_EVENT_PEER_DOWN, pair.peer, LIMIT, &event), 0);
+	weft_event_release(&event);
+	assert_status(weft_send(pair.here.engine, pair.peer, 1, "lost", 4, NULL, NULL), -EHOSTDOWN);
+}
+
+/* The handle is good at once, not when a worker has had its turn. */
+static void send_after_replace(void **state)
+{
+	struct weft_config config = side_config();
+	struct weft_op op = { .queue = pair.here.queue, .tag = 7 };
+	struct peer_event event;
+
+	for (int i = 0; i < 3; i++) {
+		let_it_die();
+		peer_start(&pair.there, &config);
+		assert_status(weft_peer_replace(pair.here.engine, pair.peer, pair.there.address.data,
+						pair.there.address.bytes),
+			      0);
+		assert_status(weft_send(pair.here.engine, pair.peer, 5, "hello", 5, &op, NULL), 0);
+		assert_status(end_of(&pair.here, 7), 0);
+		peer_wait(&pair.there, WEFT_EVENT_MESSAGE, 5, &event);
+	}
+}
+
+/* The same for a peer that is added again after it was given up: it was only stopped. */
+static void send_after_adding_again(void **state)
+{
+	struct weft_op op = { .queue = pair.here.queue, .tag = 8 };
+	struct peer_event event;
+	struct weft_event down;
+	weft_peer peer;
+
+	kill(pair.there.pid, SIGSTOP);
+	assert_int_equal(side_wait_peer(&pair.here, WEFT_EVENT_PEER_DOWN, pair.peer, LIMIT, &down), 0);
+	weft_event_release(&down);
+	assert_status(weft_peer_add(pair.here.engine, pair.there.address.data, pair.there.address.bytes, &peer), 0);
+	assert_true(peer == pair.peer);
+	assert_status(weft_send(pair.here.engine, pair.peer, 6, "hello", 5, &op, NULL), 0);
+	kill(pair.there.pid, SIGCONT);
+	/* Should it be slow to come back it was given up once more: that is no refusal. */
+	if (end_of(&pair.here, 8) == 0)
+		peer_wait(&pair.there, WEFT_EVENT_MESSAGE, 6, &event);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(several_threads),
+		cmocka_unit_test(send_after_replace),
+		cmocka_unit_test(send_after_adding_again),
+	};
+
+	return cmocka_run_group_tests_name("replaced, added again, removed", tests, open_all, close_all);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}

@@ -1,0 +1,217 @@
+/*
+ * Strangers who connect to an engine's port over tcp and do not speak: they come and go, come and stay, and stay while a rail is
+ * reset. They get no hold on the process: its descriptors are its own again, its peers are served all along, and new ones can
+ * connect while strangers hold on.
+ */
+#include "support/peer.h"
+#include "support/rest.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BYTES  (4u << 20)
+#define PASSED 400
+#define STAY   300
+#define AT_A_PORT 8
+#define SPARE  200 /* descriptors that the process they come to may still open */
+
+static struct pair pair;
+static int stranger[STAY + 64 * AT_A_PORT];
+
+static int open_pair(void **state)
+{
+	pair_open(&pair, NULL, NULL, BYTES);
+	return 0;
+}
+
+static int close_pair(void **state)
+{
+	peer_kill(&pair.there);
+	pair_close(&pair);
+	return 0;
+}
+
+/* "127.0.0.1:4711" of the peer's first rail. */
+static struct sockaddr_in door(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct weft_path_info info;
+	char *colon;
+
+	assert_status(weft_path_info(pair.here.engine, pair.peer, 0, 0, &info), 0);
+	colon = strchr(info.address, ':');
+	assert_non_null(colon);
+	*colon = 0;
+	assert_int_equal(inet_pton(AF_INET, info.address, &to.sin_addr), 1);
+	to.sin_port = htons((uint16_t)atoi(colon + 1));
+	return to;
+}
+
+static int come(const struct sockaddr_in *to)
+{
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)to, sizeof(*to)), 0);
+	return fd;
+}
+
+static uint64_t descriptors_there(void)
+{
+	struct answer answer;
+
+	assert_status(peer_try(&pair.there, &(struct command){ .code = COMMAND_USAGE }, NULL, &answer), 0);
+	return answer.value[1];
+}
+
+static void served(void)
+{
+	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
+}
+
+/* Whoever is served meanwhile adds no more than the few descriptors of paths that come late. */
+static void only_its_own(uint64_t before)
+{
+	uint64_t deadline = now_ns() + LIMIT, now;
+
+	do {
+		served();
+		now = descriptors_there();
+	} while (now > before + 8 && now_ns() < deadline);
+	if (now > before + 8)
+		fail_msg("%llu descriptors, %llu before", (unsigned long long)now, (unsigned long long)before);
+}
+
+static void come_and_go(void **state)
+{
+	struct sockaddr_in to = door();
+	uint64_t before;
+
+	served();
+	before = descriptors_there();
+	for (int i = 0; i < PASSED; i++) {
+		int fd = come(&to);
+
+		if (i % 3 == 1)
+			assert_int_equal(send(fd, "GET / HTTP/1.0\r\n\r\n", 1 + (size_t)i % 18, MSG_NOSIGNAL), 1 + i % 18);
+		close(fd);
+		if (i % 20 == 0)
+			served();
+	}
+	only_its_own(before);
+}
+
+/* More than it has descriptors for. */
+static void come_and_stay(void **state)
+{
+	struct sockaddr_in to = door();
+	uint64_t before;
+	struct rlimit limit;
+	struct weft_config config = side_config();
+	struct weft_event event;
+	struct side other;
+	weft_peer peer;
+
+	served();
+	before = descriptors_there();
+	assert_int_equal(prlimit(pair.there.pid, RLIMIT_NOFILE, NULL, &limit), 0);
+	limit.rlim_cur = before + SPARE;
+	assert_int_equal(prlimit(pair.there.pid, RLIMIT_NOFILE, &limit, NULL), 0);
+	for (int i = 0; i < STAY; i++) {
+		stranger[i] = come(&to);
+		if (i % 20 == 0)
+			served();
+	}
+	assert_status(side_open(&other, &config), 0);
+	assert_status(weft_peer_add(other.engine, pair.there.address.data, pair.there.address.bytes, &peer), 0);
+	assert_status(side_wait_peer(&other, WEFT_EVENT_PEER_UP, peer, LIMIT, &event), 0);
+	weft_event_release(&event);
+	only_its_own(before + 8);
+	for (int i = 0; i < STAY; i++)
+		close(stranger[i]);
+	assert_status(side_close(&other), 0);
+}
+
+/* Some at every port that this process listens at. */
+static int come_here(void)
+{
+	int count = 0, most = open_fds() + 64;
+
+	for (int fd = 3; fd < most; fd++) {
+		struct sockaddr_in name;
+		socklen_t bytes = sizeof(name), size = sizeof(int);
+		int listens = 0;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) || !listens ||
+		    getsockname(fd, (struct sockaddr *)&name, &bytes) || name.sin_family != AF_INET)
+			continue;
+		for (int i = 0; i < AT_A_PORT; i++)
+			stranger[count++] = come(&name);
+	}
+	assert_true(count >= AT_A_PORT);
+	return count;
+}
+
+static int turned_away(int count)
+{
+	int gone = 0;
+	char byte;
+
+	for (int i = 0; i < count; i++)
+		gone += recv(stranger[i], &byte, 1, MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+	return gone;
+}
+
+/* The endpoint they wait at is closed: libfabric must not be left with them, and then they speak. */
+static void stay_while_it_resets(void **state)
+{
+	struct weft_write write = { pair.region, 0, pair.remote, 0, BYTES };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 1, .timeout_ns = 100 * MS };
+	struct weft_event event;
+	uint64_t until;
+	int count;
+
+	served();
+	count = come_here();
+	stop_at_rest(pair.there.pid);
+	for (; op.tag <= 8; op.tag++)
+		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
+	assert_status(side_wait(&pair.here, WEFT_EVENT_RAIL_UP, ANY_TAG, LIMIT, &event), 0);
+	weft_event_release(&event);
+	until = now_ns() + LIMIT;
+	while (turned_away(count) < AT_A_PORT && now_ns() < until)
+		usleep(1000);
+	assert_true(turned_away(count) >= AT_A_PORT);
+	for (int i = 0; i < count; i++) {
+		(void)!send(stranger[i], "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+		close(stranger[i]);
+	}
+	for (uint64_t tag = 1; tag <= 8; tag++)
+		end_of(&pair.here, tag);
+	kill(pair.there.pid, SIGCONT);
+	served();
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(come_and_go, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(come_and_stay, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(stay_while_it_resets, open_pair, close_pair),
+	};
+
+	return cmocka_run_group_tests_name("strangers", tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
