@@ -1,64 +1,47 @@
-# bash completion for weft(1). Commands and options come from weft's own help, so they are always those of this build.
+# bash completion for weft(1). Commands, options and values come from the tables of the weft that is completed (--complete).
 
-_weft_options() {
-	"$1" help "$2" 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p'
+_weft_lines() { # WEFT [COMMAND]
+	local weft=$1
+	shift
+	"$weft" "$@" --complete 2>/dev/null
+}
+
+_weft_values() { # WEFT ARGUMENT CHOICES WORD: what an option takes
+	case $2 in
+	FILE) compgen -f -- "$4" ;;
+	*NICS) compgen -W "$(ls /sys/class/net /sys/class/infiniband 2>/dev/null | grep -v :)" -- "$4" ;;
+	'NAME[,'*) compgen -W "$("$1" sim machines 2>/dev/null | cut -d' ' -f1)" -- "$4" ;;
+	*) compgen -W "$3" -- "$4" ;;
+	esac
 }
 
 _weft() {
 	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} weft=${COMP_WORDS[0]}
-	local commands
+	local command=${COMP_WORDS[1]} lines line argument choices
 	COMPREPLY=()
-	if [ "$COMP_CWORD" -eq 1 ] || { [ "$COMP_CWORD" -eq 2 ] && [ "$previous" = help ]; }; then
-		commands=$("$weft" --help 2>/dev/null | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
-		[ "$previous" = help ] || commands="$commands --help --version"
-		mapfile -t COMPREPLY < <(compgen -W "$commands" -- "$word")
+	if [ "$COMP_CWORD" -eq 1 ] || { [ "$COMP_CWORD" -eq 2 ] && [ "$command" = help ]; }; then
+		mapfile -t COMPREPLY < <(compgen -W "$(_weft_lines "$weft" | cut -f1)" -- "$word")
 		return
 	fi
+	lines=$(_weft_lines "$weft" "$command")
 	case $previous in
-	--op)
-		mapfile -t COMPREPLY < <(compgen -W "pages write read scatter send call" -- "$word")
-		return
-		;;
-	--provider)
-		mapfile -t COMPREPLY < <(compgen -W "efa verbs tcp shm" -- "$word")
-		return
-		;;
-	--rails | --avoid)
-		mapfile -t COMPREPLY < <(compgen -W "$(ls /sys/class/net /sys/class/infiniband 2>/dev/null | grep -v :)" -- "$word")
-		return
-		;;
-	--sim)
-		mapfile -t COMPREPLY < <(compgen -W "p5 p5en p6-b200 p6-b300" -- "$word")
-		return
-		;;
-	--require)
-		mapfile -t COMPREPLY < <(compgen -W "nothing efa verbs" -- "$word")
-		return
-		;;
-	sim)
-		mapfile -t COMPREPLY < <(compgen -W "machines knobs faults set clear link --json --help" -- "$word")
-		return
+	--*)
+		# A tab is white space to read, which would fold empty fields.
+		line=$(printf '%s\n' "$lines" | tr '\t' '\037' | grep -F -m1 -- "$previous"$'\037')
+		IFS=$'\037' read -r _ argument choices _ <<<"$line"
+		if [ -n "$argument" ]; then
+			mapfile -t COMPREPLY < <(_weft_values "$weft" "$argument" "$choices" "$word")
+			return
+		fi
 		;;
 	faults | set | clear | link)
-		mapfile -t COMPREPLY < <(compgen -f -- "$word")
-		return
-		;;
-	--kill-rail | --revive-rail)
-		mapfile -t COMPREPLY < <(compgen -W "0@1s 0@3s 3@1s 3@3s" -- "$word")
-		return
-		;;
-	--rail-limit | --peer-limit)
-		mapfile -t COMPREPLY < <(compgen -W "100ms 300ms 1s 3s" -- "$word")
-		return
-		;;
-	--xml | --svg | --groups)
-		mapfile -t COMPREPLY < <(compgen -f -- "$word")
-		return
+		[ "$command" = sim ] && mapfile -t COMPREPLY < <(compgen -f -- "$word") && return
 		;;
 	esac
-	case $word in
-	-*) mapfile -t COMPREPLY < <(compgen -W "$(_weft_options "$weft" "${COMP_WORDS[1]}")" -- "$word") ;;
-	*) [ "${COMP_WORDS[1]}" = bench ] && mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
+	mapfile -t COMPREPLY < <(compgen -W "$(printf '%s\n' "$lines" | cut -f1)" -- "$word")
+	case $command:$word in
+	bench:-*) ;;
+	bench:*) mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
 	esac
 }
 complete -F _weft weft

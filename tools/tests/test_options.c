@@ -119,7 +119,7 @@ static uint64_t size, count, duration;
 static const char *name, *listen_at;
 static int op;
 static const char *const ops[] = { "write", "read", NULL };
-static const struct cmd_usage usage = { "test", "[OPTION]...", "A test.", NULL, NULL };
+static const struct cmd_usage usage = { "test", "[OPTION]...", "A test.", NULL, NULL, NULL };
 static const struct cmd_option options[] = {
 	{ .name = "quiet", .type = CMD_FLAG, .value = &quiet, .help = "say less" },
 	{ .name = "size",

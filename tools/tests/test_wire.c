@@ -75,6 +75,7 @@ static void params_out_of_bounds(void **state)
 	WITH(depth, 0);
 	WITH(depth, UINT64_C(1) << 40);
 	WITH(timeout_ns, 0);
+	WITH(depth, 65); /* times its pages more than there are slots */
 	params = good;
 	memcpy(params.provider, "a\033[2J", 6); /* it may be printed */
 	refuse(params);
@@ -84,8 +85,37 @@ static void params_out_of_bounds(void **state)
 	refuse(params);
 }
 
+static void summary_round_trip(void **state)
+{
+	static struct bench_summary summary, back;
+	static uint8_t bytes[CMD_CONTROL_MAX];
+	int used;
+
+	summary.ops = 7;
+	summary.rails = 2;
+	summary.have_result = true;
+	summary.result.verdict.checked = 9;
+	strcpy(summary.provider, "tcp");
+	strcpy(summary.rail[1].name, "eth1");
+	summary.rail[1].bytes = 11;
+	cmd_histogram_reset(&summary.latency);
+	for (uint64_t ns = 1; ns < UINT64_C(1) << 62; ns += ns / 100 + 1) /* every bucket */
+		cmd_histogram_add(&summary.latency, ns);
+	used = bench_summary_pack(&summary, bytes, sizeof bytes);
+	assert_true(used > 0);
+	assert_int_equal(bench_summary_unpack(bytes, (size_t)used, &back), 0);
+	assert_int_equal(back.ops, 7);
+	assert_int_equal(back.result.verdict.checked, 9);
+	assert_string_equal(back.rail[1].name, "eth1");
+	assert_memory_equal(&back.latency, &summary.latency, sizeof back.latency);
+	for (int i = 0; i < used; i += i < 500 ? 1 : 997)
+		assert_int_equal(bench_summary_unpack(bytes, (size_t)i, &back), -EPROTO);
+	assert_int_equal(bench_summary_unpack(bytes, (size_t)used + 1, &back), -EPROTO);
+}
+
 static void random_bytes(void **state)
 {
+	static struct bench_summary summary;
 	uint8_t bytes[512];
 	struct bench_params params;
 	struct bench_ready ready;
@@ -99,6 +129,8 @@ static void random_bytes(void **state)
 		bench_params_unpack(bytes, length, &params);
 		bench_ready_unpack(bytes, length, &ready);
 		bench_result_unpack(bytes, length, &result);
+		if (round % 16 == 0) /* it clears a histogram each time */
+			bench_summary_unpack(bytes, length, &summary);
 	}
 }
 
@@ -216,6 +248,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(params_round_trip),
 		cmocka_unit_test(params_out_of_bounds),
+		cmocka_unit_test(summary_round_trip),
 		cmocka_unit_test(random_bytes),
 		cmocka_unit_test_setup_teardown(frames, connect_pair, disconnect_pair),
 		cmocka_unit_test_setup_teardown(malformed_frames, connect_pair, disconnect_pair),

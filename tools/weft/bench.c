@@ -27,10 +27,33 @@ static int be_peer(const struct bench_options *options)
 	bench_signals_ignore();
 	int rc = cmd_control_open(control, (int)options->peer_fd);
 	if (rc == 0)
-		rc = bench_peer_serve(control, options, why, sizeof why);
+		rc = bench_peer_serve(control, options, false, why, sizeof why);
 	cmd_control_close(control);
 	free(control);
 	return rc < 0 ? CMD_FAILED : CMD_OK;
+}
+
+/* One of several that another process of this program started: it prints, we measure. */
+static int be_client(struct bench_options *options)
+{
+	static struct bench_summary summary;
+	struct cmd_control *leader = malloc(sizeof *leader);
+	int rc;
+
+	if (!leader || fcntl((int)options->party_fd, F_GETFD) < 0) {
+		fprintf(stderr, "weft bench: --party-fd is for weft itself\n");
+		free(leader);
+		return CMD_USAGE;
+	}
+	rc = cmd_control_open(leader, (int)options->party_fd);
+	options->leader = leader;
+	if (rc == 0)
+		bench_drive(options, &summary);
+	if (rc == 0)
+		rc = bench_summary_send(&summary, leader, 10 * WEFT_SECOND);
+	cmd_control_close(leader);
+	free(leader);
+	return rc < 0 || summary.error[0] ? CMD_FAILED : CMD_OK;
 }
 
 /* Simulated NICs are set up in the environment, so that a peer process started later has them too. */
@@ -83,6 +106,12 @@ int weft_cmd_bench(int argc, char **argv)
 	rc = set_up_sim(&options);
 	if (rc == CMD_OK && options.is_listener)
 		return bench_listen(&options);
+	if (rc == CMD_OK && options.is_client)
+		return be_client(&options);
+	if (rc == CMD_OK && (options.clients > 1 || options.direction == BENCH_BOTH))
+		return bench_party(&options);
+	if (rc == CMD_OK && options.sizes.count)
+		return bench_sweep(&options);
 	if (rc == CMD_OK)
 		bench_drive(&options, &summary);
 	if (options.faults)

@@ -2,8 +2,7 @@
  * The benchmark's driver: opens an engine, finds or starts the peer, exchanges blobs, runs the load, and asks
  * the peer what it has.
  */
-#include "bench.h"
-#include "bench_load.h"
+#include "bench_drive.h"
 #include "net.h"
 #include "pack.h"
 #include "spawn.h"
@@ -17,142 +16,26 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CONNECT_NS (5 * WEFT_SECOND)
-#define ANSWER_NS  (10 * WEFT_SECOND)
-#define SETUP_NS   (60 * WEFT_SECOND) /* the peer opens rails and touches its memory */
-#define PATH_NS	   (10 * WEFT_SECOND)
-#define SILENCE_NS WEFT_SECOND	      /* waiting longer than this is explained */
-#define BUSY_NS	   (15 * WEFT_SECOND) /* for a listener that serves somebody else */
-#define KNOCK_NS   (250 * WEFT_MILLISECOND)
+#define SETUP_NS (60 * WEFT_SECOND) /* the peer opens rails and touches its memory */
+#define PATH_NS	 (10 * WEFT_SECOND)
 enum { MAP_SLOTS = 16384 }; /* a frame */
 
-struct drive {
-	const struct bench_options *options;
-	struct bench_params params;
-	struct bench_summary *summary;
-	struct cmd_transport transport;
-	struct cmd_control *control;
-	struct bench_load load;
-	pid_t child; /* 0: none */
-	bool same_host;
-};
-
-__attribute__((format(printf, 3, 4))) static int fail(struct drive *drive, int error, const char *format, ...)
-{
-	va_list list;
-	va_start(list, format);
-	vsnprintf(drive->summary->error, sizeof drive->summary->error, format, list);
-	va_end(list);
-	return error;
-}
-
-static int fail_weft(struct drive *drive, int error, const char *what)
+static int fail_weft(struct bench_driver *drive, int error, const char *what)
 {
 	char text[256];
-	return fail(drive, error, "%s: %s", what, cmd_describe_error(error, text, sizeof text));
+	return bench_driver_fail(drive, error, "%s: %s", what, cmd_describe_error(error, text, sizeof text));
 }
 
-static int fail_control(struct drive *drive, int error)
+static void read_address(struct bench_driver *drive)
 {
-	return fail(drive, error, "%s", drive->control->error);
+	uint8_t *blob = drive->control->buffer; /* nothing of the peer's is in it now */
+	size_t bytes = sizeof drive->control->buffer;
+
+	if (weft_address(drive->load.engine, blob, &bytes) == 0)
+		bench_reach_read(&drive->load.ours, blob, bytes);
 }
 
-/* Our own child serves nobody else, and a listener that does says so at once. */
-static void say_it_waits(const struct drive *drive)
-{
-	if (drive->child)
-		fprintf(
-		    stderr,
-		    "weft bench: waiting: the peer process has not answered yet; this host may be busy\n");
-	else
-		fprintf(stderr,
-			"weft bench: waiting: %s has not answered yet; it may be busy, or no 'weft bench "
-			"--listen'\n",
-			drive->summary->peer);
-}
-
-/* Both sides say at once who they are, so that neither waits long for a stranger. */
-static int say_hello(struct drive *drive)
-{
-	struct cmd_control *control = drive->control;
-	uint8_t payload[64];
-	char version[32];
-	struct cmd_unpack unpack;
-	struct cmd_pack pack;
-
-	cmd_pack_start(&pack, payload, sizeof payload);
-	cmd_pack_text(&pack, weft_version());
-	int rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, ANSWER_NS);
-	if (rc == 0 && !cmd_control_wait(control, SILENCE_NS))
-		say_it_waits(drive);
-	if (rc == 0)
-		rc = cmd_control_expect(control, CMD_FRAME_HELLO, ANSWER_NS);
-	if (rc < 0)
-		return fail_control(drive, rc);
-	cmd_unpack_start(&unpack, control->buffer, control->bytes);
-	cmd_unpack_text(&unpack, version, sizeof version);
-	return cmd_unpack_done(&unpack) ? 0 : fail(drive, -EPROTO, "the peer's greeting is malformed");
-}
-
-static int connect_peer(struct drive *drive, const struct cmd_net_address *address)
-{
-	char why[400];
-	int fd = cmd_net_connect(address, CONNECT_NS, why, sizeof why);
-
-	if (fd < 0)
-		return fail(drive, fd, "%s", why);
-	drive->same_host = cmd_net_same_host(fd);
-	cmd_net_name(fd, true, drive->summary->peer, sizeof drive->summary->peer);
-	int rc = cmd_control_open(drive->control, fd);
-	return rc < 0 ? fail_control(drive, rc) : say_hello(drive);
-}
-
-/* A listener serves one at a time and turns others away at once: stand in line for a while. */
-static int find_peer(struct drive *drive)
-{
-	const struct bench_options *options = drive->options;
-	struct cmd_net_address address;
-	uint64_t start_ns = cmd_now_ns();
-	bool said = false;
-
-	if (!options->host) {
-		drive->same_host = true;
-		snprintf(drive->summary->peer, sizeof drive->summary->peer, "a process of this host");
-		return 0; /* started once the engine is open: nothing to undo when it does not */
-	}
-	int rc = cmd_net_parse(options->host, false, &address); /* checked with the options */
-	if (rc < 0)
-		return fail(drive, rc, "'%s' is no host", options->host);
-	while ((rc = connect_peer(drive, &address)) == -EBUSY) {
-		uint64_t waited_ns = cmd_now_ns() - start_ns;
-		cmd_control_close(drive->control);
-		drive->summary->error[0] = '\0';
-		if (waited_ns > BUSY_NS)
-			return fail(
-			    drive, rc,
-			    "%s is serving another benchmark: try again when that has ended, or start "
-			    "another 'weft bench --listen PORT' there",
-			    options->host);
-		if (!said && waited_ns > SILENCE_NS)
-			fprintf(stderr, "weft bench: waiting: %s is serving another benchmark\n",
-				options->host);
-		said |= waited_ns > SILENCE_NS;
-		nanosleep(&(struct timespec){ .tv_nsec = KNOCK_NS }, NULL);
-	}
-	return rc;
-}
-
-static int start_peer(struct drive *drive)
-{
-	static const char *const words[] = { "weft", "bench", "--peer-fd", NULL };
-	int fd, rc = cmd_spawn(words, &drive->child, &fd);
-	if (rc < 0)
-		return fail(drive, rc, "the peer process could not be started: %s", strerror(-rc));
-	rc = cmd_control_open(drive->control, fd);
-	return rc < 0 ? fail_control(drive, rc) : say_hello(drive);
-}
-
-static int open_engine(struct drive *drive)
+static int open_engine(struct bench_driver *drive)
 {
 	struct bench_summary *summary = drive->summary;
 	struct cmd_transport_options options = drive->options->transport;
@@ -161,9 +44,10 @@ static int open_engine(struct drive *drive)
 	char why[1000];
 
 	options.same_host = drive->same_host;
+	options.host = drive->host;
 	int rc = cmd_transport_choose(&options, &drive->transport, why, sizeof why);
 	if (rc < 0)
-		return fail(drive, rc, "%s", why);
+		return bench_driver_fail(drive, rc, "%s", why);
 	cmd_transport_config(&options, &drive->transport, &config);
 	bench_limits_config(&drive->params, &config);
 	if (bench_op_is_message(drive->params.op))
@@ -172,34 +56,42 @@ static int open_engine(struct drive *drive)
 		config.max_transfers = (uint32_t)drive->params.depth * 2;
 	rc = cmd_transport_open(&config, &drive->load.engine, why, sizeof why);
 	if (rc < 0)
-		return fail(drive, rc, "%s", why);
+		return bench_driver_fail(drive, rc, "%s", why);
 	bench_signals_catch();
 	rc = weft_queue_open(drive->load.engine, &drive->load.queue);
 	if (rc == 0)
 		rc = weft_engine_info(drive->load.engine, &info);
 	if (rc < 0)
 		return fail_weft(drive, rc, "the engine could not be used");
+	bench_progress_clear(&drive->load.progress);
 	cmd_transport_warn("weft bench", &options, info.rails);
+	bench_progress_say(&drive->load.progress, "preparing");
 	snprintf(summary->provider, sizeof summary->provider, "%s", info.provider);
 	snprintf(summary->why, sizeof summary->why, "%s", drive->transport.why);
+	snprintf(summary->libfabric, sizeof summary->libfabric, "%s", info.libfabric);
+	summary->workers = info.workers;
+	summary->groups = info.groups;
 	summary->rails = info.rails < BENCH_RAILS_MAX ? info.rails : BENCH_RAILS_MAX;
 	snprintf(drive->params.provider, sizeof drive->params.provider, "%s",
 		 drive->transport.provider[0] ? drive->transport.provider : info.provider);
 	snprintf(drive->params.rails, sizeof drive->params.rails, "%s",
 		 drive->options->transport.rails ? drive->options->transport.rails : "");
 	snprintf(drive->params.avoid, sizeof drive->params.avoid, "%s", drive->transport.avoid);
+	read_address(drive);
 	return 0;
 }
 
-static int open_memory(struct drive *drive)
+static int open_memory(struct bench_driver *drive)
 {
 	const struct bench_params *params = &drive->params;
 	struct bench_load *load = &drive->load;
 	uint64_t bytes = params->slots * params->slot_bytes;
-	int rc = bench_memory_open(&load->memory, bytes);
+	/* Where the other side chose, as it may choose anything. */
+	int rc = params->reverse && bytes > bench_memory_limit() ? -ENOMEM
+								 : bench_memory_open(&load->memory, bytes);
 
 	if (rc < 0)
-		return fail(drive, rc, "no memory for the region: %s", strerror(-rc));
+		return bench_driver_fail(drive, rc, "no memory for the region: %s", strerror(-rc));
 	for (uint64_t i = 0; params->op != BENCH_READ && i < params->slots; i++)
 		cmd_pattern_fill((uint8_t *)load->memory.base + i * params->slot_bytes, params->slot_bytes,
 				 params->seed, i);
@@ -209,21 +101,21 @@ static int open_memory(struct drive *drive)
 			return fail_weft(drive, rc, "the region could not be registered");
 	}
 	rc = bench_load_open(load);
-	return rc < 0 ? fail(drive, rc, "out of memory") : 0;
+	return rc < 0 ? bench_driver_fail(drive, rc, "out of memory") : 0;
 }
 
-static int send_params(struct drive *drive)
+static int send_params(struct bench_driver *drive)
 {
 	uint8_t payload[sizeof drive->params + 64];
 	int rc = bench_params_pack(&drive->params, payload, sizeof payload);
 
 	if (rc < 0)
-		return fail(drive, rc, "the parameters do not fit into a frame");
-	rc = cmd_control_send(drive->control, CMD_FRAME_PARAMS, payload, (size_t)rc, ANSWER_NS);
-	return rc < 0 ? fail_control(drive, rc) : 0;
+		return bench_driver_fail(drive, rc, "the parameters do not fit into a frame");
+	rc = cmd_control_send(drive->control, CMD_FRAME_PARAMS, payload, (size_t)rc, BENCH_ANSWER_NS);
+	return rc < 0 ? bench_driver_fail_control(drive, rc) : 0;
 }
 
-static int meet(struct drive *drive)
+static int meet(struct bench_driver *drive)
 {
 	struct cmd_control *control = drive->control;
 	struct bench_load *load = &drive->load;
@@ -232,14 +124,15 @@ static int meet(struct drive *drive)
 	int rc = cmd_control_expect(control, CMD_FRAME_ADDRESS, SETUP_NS);
 
 	if (rc < 0)
-		return fail_control(drive, rc);
+		return bench_driver_fail_control(drive, rc);
+	bench_reach_read(&load->theirs, control->buffer, control->bytes);
 	rc = weft_peer_add(load->engine, control->buffer, control->bytes, &load->peer);
 	if (rc < 0)
 		return fail_weft(drive, rc, "the peer's address was refused");
 	if (bench_op_uses_region(drive->params.op)) {
 		rc = cmd_control_expect(control, CMD_FRAME_REGION, SETUP_NS);
 		if (rc < 0)
-			return fail_control(drive, rc);
+			return bench_driver_fail_control(drive, rc);
 		rc = weft_remote_import(load->engine, load->peer, control->buffer, control->bytes,
 					&load->remote);
 		if (rc < 0)
@@ -247,24 +140,25 @@ static int meet(struct drive *drive)
 	}
 	rc = cmd_control_expect(control, CMD_FRAME_READY, SETUP_NS);
 	if (rc < 0)
-		return fail_control(drive, rc);
+		return bench_driver_fail_control(drive, rc);
 	rc = bench_ready_unpack(control->buffer, control->bytes, &ready);
 	if (rc < 0)
-		return fail(drive, rc, "what the peer says of itself is malformed");
+		return bench_driver_fail(drive, rc, "what the peer says of itself is malformed");
 	uint64_t ours = cmd_transport_line_bps(load->engine, summary->rails);
-	summary->peer_rails = ready.rails;
+	summary->ready = ready;
 	/* The slower side is the line. */
 	summary->line_bps = ours && ready.line_bps ? (ours < ready.line_bps ? ours : ready.line_bps) : 0;
 	return 0;
 }
 
-static void read_rails(struct drive *drive, struct bench_rail *rails)
+static void read_rails(struct bench_driver *drive, struct bench_rail *rails)
 {
 	for (uint32_t i = 0; i < drive->summary->rails; i++) {
 		struct weft_rail_info info;
 		if (weft_rail_info(drive->load.engine, i, &info) < 0)
 			continue;
 		snprintf(rails[i].name, sizeof rails[i].name, "%s", info.name);
+		rails[i].group = info.group;
 		rails[i].bytes = info.bytes;
 		rails[i].errors = info.errors;
 		rails[i].retries = info.retries;
@@ -272,7 +166,7 @@ static void read_rails(struct drive *drive, struct bench_rail *rails)
 }
 
 /* A link nothing goes over can go down unnoticed: that would measure nothing. */
-static int arm_faults(struct drive *drive, const struct bench_rail *rails)
+static int arm_faults(struct bench_driver *drive, const struct bench_rail *rails)
 {
 	struct bench_faults *faults = drive->load.faults = drive->options->faults;
 
@@ -281,7 +175,7 @@ static int arm_faults(struct drive *drive, const struct bench_rail *rails)
 		while (at < drive->summary->rails && strcmp(rails[at].name, faults->nic_name[i]) != 0)
 			at++;
 		if (at == drive->summary->rails)
-			return fail(
+			return bench_driver_fail(
 			    drive, -EINVAL,
 			    "--kill-rail: NIC %u (%s) is not among the rails that --rails and --avoid leave",
 			    faults->schedule->fault[i].nic, faults->nic_name[i]);
@@ -289,32 +183,48 @@ static int arm_faults(struct drive *drive, const struct bench_rail *rails)
 	return 0;
 }
 
-static int measure(struct drive *drive)
+/* With others that belong to us, all at once. */
+static int begin(struct bench_driver *drive)
+{
+	struct cmd_control *leader = drive->options->leader;
+	int rc = leader && !drive->params.reverse ? bench_party_wait(leader, drive->control) : 0;
+
+	if (rc < 0)
+		return bench_driver_fail(drive, rc, "%s", leader->error);
+	rc = cmd_control_send(drive->control, CMD_FRAME_START, NULL, 0, BENCH_ANSWER_NS);
+	if (rc == 0)
+		rc = cmd_control_expect(drive->control, CMD_FRAME_START, SETUP_NS);
+	return rc < 0 ? bench_driver_fail_control(drive, rc) : 0;
+}
+
+static int measure(struct bench_driver *drive)
 {
 	const struct bench_options *options = drive->options;
 	struct bench_summary *summary = drive->summary;
 	struct bench_load *load = &drive->load;
 	static struct bench_rail before[BENCH_RAILS_MAX];
-	bool shown = !options->quiet && options->format == BENCH_TABLE;
 	int rc;
 
 	load->latency = &summary->latency;
-	bench_progress_open(&load->progress, false, summary->line_bps, bench_op_counted(options->params.op));
+	load->progress.line_bps = summary->line_bps;
+	bench_progress_say(&load->progress, "connecting");
 	rc = bench_load_wait_peer(load, PATH_NS);
+	bench_progress_say(&load->progress, "warming up");
 	if (rc == 0 && options->warmup_ns && !bench_interrupted)
 		rc = bench_load_run(load, options->warmup_ns, 0);
 	if (rc < 0)
-		return fail(drive, rc, "%s", load->error);
-	rc = cmd_control_send(drive->control, CMD_FRAME_START, NULL, 0, ANSWER_NS);
+		return bench_driver_fail(drive, rc, "%s", load->error);
+	rc = begin(drive);
 	if (rc < 0)
-		return fail_control(drive, rc);
-	load->progress.shown = shown;
+		return rc;
+	load->progress.rates = true;
 	read_rails(drive, before);
 	rc = arm_faults(drive, before);
 	if (rc < 0)
 		return rc;
 	uint64_t cpu = bench_cpu_ns();
 	rc = bench_load_run(load, options->duration_ns, options->ops);
+	load->progress.rates = false;
 	summary->cpu_ns = bench_cpu_ns() - cpu;
 	read_rails(drive, summary->rail);
 	for (uint32_t i = 0; i < summary->rails; i++) {
@@ -322,18 +232,19 @@ static int measure(struct drive *drive)
 		summary->rail[i].errors -= before[i].errors;
 		summary->rail[i].retries -= before[i].retries;
 	}
+	bench_paths_note(summary, load->engine, load->peer);
 	summary->ops = load->ended;
 	summary->bytes = load->bytes;
 	summary->failed_ops = load->failed;
 	summary->rails_down = load->rails_down;
 	summary->rails_up = load->rails_up;
 	summary->ns = load->last_ns - load->start_ns;
-	summary->interrupted = bench_interrupted;
-	return rc < 0 ? fail(drive, rc, "%s", load->error) : 0;
+	summary->interrupted = load->asked ? SIGINT : bench_interrupted;
+	return rc < 0 ? bench_driver_fail(drive, rc, "%s", load->error) : 0;
 }
 
 /* The peer may have said why before the load saw only that it is gone. */
-static void ask_why(struct drive *drive)
+static void ask_why(struct bench_driver *drive)
 {
 	char kept[sizeof drive->summary->error];
 	int rc = 0;
@@ -344,10 +255,10 @@ static void ask_why(struct drive *drive)
 	    strcmp(drive->control->error, drive->summary->error) == 0)
 		return;
 	snprintf(kept, sizeof kept, "%s", drive->summary->error);
-	fail(drive, rc, "%s (%.600s)", drive->control->error, kept);
+	bench_driver_fail(drive, rc, "%s (%.600s)", drive->control->error, kept);
 }
 
-static int send_map(struct drive *drive)
+static int send_map(struct bench_driver *drive)
 {
 	const struct bench_params *params = &drive->params;
 	static uint8_t payload[MAP_SLOTS * 4];
@@ -365,7 +276,7 @@ static int send_map(struct drive *drive)
 }
 
 /* What the receiver has: pages at the peer, reads and replies here, messages at the peer. */
-static int verify(struct drive *drive)
+static int verify(struct bench_driver *drive)
 {
 	const struct bench_params *params = &drive->params;
 	struct bench_summary *summary = drive->summary;
@@ -376,28 +287,33 @@ static int verify(struct drive *drive)
 
 	cmd_pack_start(&pack, count, sizeof count);
 	cmd_pack_u64(&pack, load->good_messages);
-	int rc = cmd_control_send(control, CMD_FRAME_STOP, count, pack.used, ANSWER_NS);
+	int rc = cmd_control_send(control, CMD_FRAME_STOP, count, pack.used, BENCH_ANSWER_NS);
 	if (rc == 0 && params->verify && bench_op_uses_region(params->op) && params->op != BENCH_READ)
 		rc = send_map(drive);
 	if (rc == 0)
 		rc = cmd_control_send(control, CMD_FRAME_VERIFY, NULL, 0, SETUP_NS);
 	if (rc == 0)
-		rc = cmd_control_expect(control, CMD_FRAME_RESULT, SETUP_NS);
+		rc = cmd_control_receive(control, SETUP_NS);
+	if (rc == 0 && control->type == CMD_FRAME_STOP) /* asked for when we had stopped already */
+		rc = cmd_control_receive(control, SETUP_NS);
+	if (rc == 0 && control->type != CMD_FRAME_RESULT)
+		return bench_driver_fail(drive, -EPROTO, "the peer sent frame %d in place of its result",
+					 control->type);
 	if (rc < 0)
-		return fail_control(drive, rc);
+		return bench_driver_fail_control(drive, rc);
 	rc = bench_result_unpack(control->buffer, control->bytes, &summary->result);
 	if (rc < 0)
-		return fail(drive, rc, "the peer's result is malformed");
+		return bench_driver_fail(drive, rc, "the peer's result is malformed");
 	summary->have_result = true;
 	summary->peer_cpu_ns = summary->result.cpu_ns;
-	cmd_control_send(control, CMD_FRAME_BYE, NULL, 0, ANSWER_NS);
+	cmd_control_send(control, CMD_FRAME_BYE, NULL, 0, BENCH_ANSWER_NS);
 	if (params->verify && params->op == BENCH_READ)
 		cmd_pattern_verify(load->memory.base, params->slot_bytes, params->seed, load->map, 0,
 				   params->slots, &summary->result.verdict);
 	return 0;
 }
 
-static int judge(struct drive *drive)
+static int judge(struct bench_driver *drive)
 {
 	struct bench_summary *summary = drive->summary;
 	const struct cmd_verdict *verdict = &summary->result.verdict;
@@ -406,60 +322,135 @@ static int judge(struct drive *drive)
 	bool message = bench_op_is_message(drive->params.op);
 
 	if (verdict->wrong)
-		return fail(drive, -EBADMSG,
-			    "%" PRIu64 " of %" PRIu64 " %s arrived wrong; the first is number %" PRIu64
-			    ": byte %" PRIu64 " is %#04x and should be %#04x",
-			    verdict->wrong, verdict->checked, message ? "messages" : "slots",
-			    verdict->first_slot, verdict->first_offset, verdict->found, verdict->wanted);
+		return bench_driver_fail(
+		    drive, -EBADMSG,
+		    "%" PRIu64 " of %" PRIu64 " %s arrived wrong; the first is number %" PRIu64
+		    ": byte %" PRIu64 " is %#04x and should be %#04x",
+		    verdict->wrong, verdict->checked, message ? "messages" : "slots", verdict->first_slot,
+		    verdict->first_offset, verdict->found, verdict->wanted);
 	if (replies->wrong)
-		return fail(drive, -EBADMSG, "%" PRIu64 " of %" PRIu64 " replies arrived wrong",
-			    replies->wrong, replies->checked);
+		return bench_driver_fail(drive, -EBADMSG, "%" PRIu64 " of %" PRIu64 " replies arrived wrong",
+					 replies->wrong, replies->checked);
 	if (message && result->messages != drive->load.good_messages)
-		return fail(drive, -EBADMSG, "%" PRIu64 " messages ended here and the peer has %" PRIu64,
-			    drive->load.good_messages, result->messages);
+		return bench_driver_fail(drive, -EBADMSG,
+					 "%" PRIu64 " messages ended here and the peer has %" PRIu64,
+					 drive->load.good_messages, result->messages);
 	if (result->disorder)
-		return fail(drive, -EBADMSG, "%" PRIu64 " messages arrived out of order", result->disorder);
+		return bench_driver_fail(drive, -EBADMSG, "%" PRIu64 " messages arrived out of order",
+					 result->disorder);
 	return 0;
 }
 
-static int run(struct drive *drive)
+static int load_and_verify(struct bench_driver *drive)
 {
-	int rc = find_peer(drive);
-	if (rc == 0)
-		rc = open_engine(drive);
-	if (rc == 0 && !drive->options->host)
-		rc = start_peer(drive);
-	if (rc == 0)
-		rc = send_params(drive);
-	if (rc == 0)
-		rc = open_memory(drive);
+	int rc = open_memory(drive);
 	if (rc == 0)
 		rc = meet(drive);
 	if (rc == 0)
 		rc = measure(drive);
 	if (rc < 0 && drive->load.broken)
 		ask_why(drive);
+	if (rc == 0 && drive->params.verify)
+		bench_progress_say(&drive->load.progress, "verifying");
 	if (rc == 0)
 		rc = verify(drive);
 	return rc == 0 ? judge(drive) : rc;
 }
 
+/* What the summary calls its own is the peer's, and the other way round. */
+static void swap_sides(struct bench_summary *summary)
+{
+	struct bench_ready ours = summary->ready;
+	uint64_t cpu_ns = summary->cpu_ns;
+
+	snprintf(summary->ready.host, sizeof summary->ready.host, "%s", summary->host);
+	snprintf(summary->ready.weft, sizeof summary->ready.weft, "%s", summary->weft);
+	snprintf(summary->ready.libfabric, sizeof summary->ready.libfabric, "%s", summary->libfabric);
+	summary->ready.workers = summary->workers;
+	summary->ready.rails = summary->rails;
+	snprintf(summary->libfabric, sizeof summary->libfabric, "%s", ours.libfabric);
+	summary->workers = ours.workers;
+	summary->cpu_ns = summary->peer_cpu_ns;
+	summary->peer_cpu_ns = cpu_ns;
+}
+
+/* Who drives is at the other end: be what it reaches, and take what it measured. */
+static int run_reversed(struct bench_driver *drive)
+{
+	struct cmd_transport_options options = drive->options->transport;
+	struct bench_summary *summary = drive->summary;
+	char peer[sizeof summary->peer];
+	char why[600];
+	int rc;
+
+	options.same_host = drive->same_host;
+	rc = cmd_transport_choose(&options, &drive->transport, why, sizeof why);
+	if (rc < 0)
+		return bench_driver_fail(drive, rc, "%s", why);
+	snprintf(drive->params.provider, sizeof drive->params.provider, "%s", drive->transport.provider);
+	snprintf(drive->params.rails, sizeof drive->params.rails, "%s", options.rails ? options.rails : "");
+	snprintf(drive->params.avoid, sizeof drive->params.avoid, "%s", drive->transport.avoid);
+	if (!drive->options->host)
+		rc = bench_meet_start(drive);
+	if (rc == 0)
+		rc = send_params(drive);
+	if (rc < 0)
+		return rc;
+	bench_progress_say(&drive->load.progress, "the peer drives");
+	rc = bench_peer_answer(drive->control, drive->options, &drive->params, why, sizeof why);
+	if (rc < 0)
+		return bench_driver_fail(drive, rc, "%s", why);
+	rc = cmd_control_expect(drive->control, CMD_FRAME_SUMMARY, BENCH_ANSWER_NS);
+	if (rc < 0)
+		return bench_driver_fail_control(drive, rc);
+	snprintf(peer, sizeof peer, "%s", summary->peer);
+	if (bench_summary_unpack(drive->control->buffer, drive->control->bytes, summary) < 0)
+		return bench_driver_fail(drive, -EPROTO, "the peer's summary is malformed");
+	snprintf(summary->peer, sizeof summary->peer, "%s", peer);
+	snprintf(summary->why, sizeof summary->why, "%s", drive->transport.why);
+	swap_sides(summary);
+	if (bench_interrupted)
+		summary->interrupted = bench_interrupted;
+	return summary->error[0] ? -EIO : 0;
+}
+
+static int run(struct bench_driver *drive)
+{
+	int rc = bench_meet_find(drive);
+	if (rc == 0 && drive->params.reverse)
+		return run_reversed(drive);
+	if (rc == 0)
+		rc = open_engine(drive);
+	if (rc == 0 && !drive->options->host)
+		rc = bench_meet_start(drive);
+	if (rc == 0)
+		rc = send_params(drive);
+	if (rc == 0)
+		rc = load_and_verify(drive);
+	return rc;
+}
+
 void bench_drive(const struct bench_options *options, struct bench_summary *ret_summary)
 {
-	struct drive drive = { .options = options, .params = options->params, .summary = ret_summary };
+	struct bench_driver drive = { .options = options, .params = options->params, .summary = ret_summary };
 	char why[300], kept[sizeof ret_summary->error];
 
 	memset(ret_summary, 0, sizeof *ret_summary);
 	ret_summary->options = options;
+	ret_summary->began = time(NULL);
 	drive.load.params = &drive.params;
 	drive.control = malloc(sizeof *drive.control);
 	if (!drive.control) {
-		fail(&drive, -ENOMEM, "out of memory");
+		bench_driver_fail(&drive, -ENOMEM, "out of memory");
 		return;
 	}
 	drive.control->fd = -1;
 	drive.load.control = drive.control;
+	bench_progress_open(&drive.load.progress, !options->quiet && options->format == BENCH_TABLE,
+			    bench_op_counted(options->params.op));
+	bench_progress_say(&drive.load.progress, "preparing");
 	int rc = run(&drive);
+	bench_progress_clear(&drive.load.progress);
 	if (rc < 0 && !drive.child && drive.control->fd >= 0)
 		cmd_control_send_error(drive.control, rc, ret_summary->error);
 	cmd_control_close(drive.control);
@@ -476,4 +467,50 @@ void bench_drive(const struct bench_options *options, struct bench_summary *ret_
 	bench_load_close(&drive.load);
 	bench_memory_close(&drive.load.memory);
 	free(drive.control);
+}
+
+int bench_drive_back(struct cmd_control *control, const struct bench_options *own,
+		     const struct bench_params *params, char *why, size_t room)
+{
+	static struct bench_options options;
+	static struct bench_summary summary;
+	struct bench_driver drive = {
+		.options = &options, .params = *params, .summary = &summary, .control = control
+	};
+
+	memset(&summary, 0, sizeof summary);
+	options = *own;
+	options.params = *params;
+	options.duration_ns = params->duration_ns;
+	options.warmup_ns = params->warmup_ns;
+	options.ops = params->ops;
+	options.quiet = true;
+	options.leader = NULL;
+	summary.options = &options;
+	drive.load.params = &drive.params;
+	drive.load.control = control;
+	drive.same_host = cmd_net_same_host(control->fd);
+	snprintf(summary.weft, sizeof summary.weft, "%s", weft_version());
+	if (gethostname(summary.host, sizeof summary.host - 1) < 0)
+		summary.host[0] = '\0';
+	bench_progress_open(&drive.load.progress, false, NULL);
+	int rc = bench_peer_transport(control, own, params, &options.transport, summary.error,
+				      sizeof summary.error);
+	if (rc == 0)
+		rc = open_engine(&drive);
+	if (own->is_peer)
+		bench_signals_ignore();
+	if (rc == 0)
+		rc = load_and_verify(&drive);
+	if (rc < 0 && !summary.have_result)
+		cmd_control_send_error(control, rc, summary.error);
+	else
+		bench_summary_send(&summary, control, BENCH_ANSWER_NS);
+	snprintf(why, room, "%s",
+		 rc < 0 ? summary.error : "the peer's memory was written, and checked there");
+	if (drive.load.engine)
+		weft_close(drive.load.engine);
+	bench_load_close(&drive.load);
+	bench_memory_close(&drive.load.memory);
+	return rc;
 }

@@ -95,8 +95,9 @@ static int check_nics(struct bench_faults *faults, const struct sim_spec *spec, 
 static int make_control(struct bench_faults *faults, char *path, size_t path_room, char *why, size_t room)
 {
 	faults->memory_fd = memfd_create("weft-bench-faults", MFD_CLOEXEC);
-	if (faults->memory_fd < 0)
-		return fail(-errno, why, room, "no file for --kill-rail could be made: %s", strerror(errno));
+	int rc = faults->memory_fd < 0 ? -errno : sim_control_fill(faults->memory_fd);
+	if (rc < 0)
+		return fail(rc, why, room, "no file for --kill-rail could be made: %s", strerror(-rc));
 	snprintf(path, path_room, "/proc/%d/fd/%d", (int)getpid(), faults->memory_fd);
 	return 0;
 }

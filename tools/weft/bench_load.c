@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS	 (5 * WEFT_MILLISECOND)
-#define ALIVE_NS WEFT_SECOND
-#define WAIT_NS	 (20 * WEFT_MILLISECOND)
-#define GRACE_NS (5 * WEFT_SECOND) /* past the operations' own deadline */
+#define LOOK_NS	   (5 * WEFT_MILLISECOND)
+#define ALIVE_NS   WEFT_SECOND
+#define WAIT_NS	   (20 * WEFT_MILLISECOND)
+#define SILENCE_NS WEFT_SECOND /* waiting longer than this is explained */
+#define PROBE_NS   WEFT_SECOND
+#define GRACE_NS   (5 * WEFT_SECOND) /* past the operations' own deadline */
 
 enum { EVENTS = 64 };
 
@@ -74,10 +76,13 @@ static void broke_event(struct bench_load *load, const char *what, const struct 
 	hint = error && error->hint && (!usual || strcmp(error->hint, usual) != 0)
 		   ? error->hint
 		   : cmd_error_hint(event->status);
+	/* Both texts may begin with what was said before. */
 	if (strncmp(text, short_text, strlen(short_text)) == 0)
-		text = "";
-	broke(load, "%s: %s%s%s%s%s%s%s%s", what, short_text, text[0] ? ": " : "", text,
-	      rail[0] ? " (rail " : "", rail, rail[0] ? ")" : "", hint ? "; " : "", hint ? hint : "");
+		text += strlen(short_text) + strspn(text + strlen(short_text), ": ");
+	if (strcmp(what, short_text) == 0)
+		short_text = "";
+	broke(load, "%s%s%s%s%s%s%s%s%s%s", what, short_text[0] ? ": " : "", short_text, text[0] ? ": " : "",
+	      text, rail[0] ? " (rail " : "", rail, rail[0] ? ")" : "", hint ? "; " : "", hint ? hint : "");
 }
 
 static int submit_region(struct bench_load *load, const struct weft_op *op, const uint32_t *to,
@@ -251,8 +256,10 @@ static void take_event(struct bench_load *load, struct weft_event *event, uint64
 		load->peer_up |= event->peer == load->peer;
 		break;
 	case WEFT_EVENT_PEER_DOWN:
-		if (event->peer == load->peer)
+		if (event->peer == load->peer) {
+			load->lost |= !load->broken;
 			broke_event(load, "the peer is down", event);
+		}
 		break;
 	case WEFT_EVENT_RAIL_DOWN:
 	case WEFT_EVENT_RAIL_UP:
@@ -303,7 +310,11 @@ static void look_around(struct bench_load *load, uint64_t now)
 	/* The peer has nothing to say during a run but that it failed, or nothing more because it is gone. */
 	if (!load->broken && cmd_control_pending(load->control)) {
 		int rc = cmd_control_receive(load->control, WEFT_SECOND);
-		broke(load, "%s", rc < 0 ? load->control->error : "the peer sent a frame where none belongs");
+		if (rc == 0 && load->params->reverse && load->control->type == CMD_FRAME_STOP)
+			load->asked = load->stopping = true;
+		else
+			broke(load, "%s",
+			      rc < 0 ? load->control->error : "the peer sent a frame where none belongs");
 	}
 	if (!load->broken && now - load->alive_ns > ALIVE_NS) {
 		load->alive_ns = now;
@@ -315,10 +326,25 @@ static void look_around(struct bench_load *load, uint64_t now)
 	bench_progress_show(&load->progress, now, load->ended, load->posted, load->bytes);
 }
 
+static void say_it_waits(struct bench_load *load)
+{
+	char names[400];
+
+	bench_progress_clear(&load->progress);
+	if (load->theirs.count)
+		fprintf(stderr,
+			"weft bench: waiting: no data connection to the peer yet; trying %s (a firewall? "
+			"--ports)\n",
+			bench_reach_list(&load->theirs, names, sizeof names));
+	else
+		fputs("weft bench: waiting: the peer has not answered over any rail yet\n", stderr);
+}
+
 int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns)
 {
-	uint64_t deadline = cmd_now_ns() + limit_ns, now;
+	uint64_t start = cmd_now_ns(), deadline = start + limit_ns, now;
 	struct weft_peer_info info;
+	bool said = false;
 
 	load->broken = load->stopping = false;
 	while (!load->peer_up && !load->broken && !bench_interrupted) {
@@ -326,13 +352,22 @@ int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns)
 		look_around(load, now);
 		if (!load->peer_up && weft_peer_info(load->engine, load->peer, &info) == 0 && info.up)
 			load->peer_up = true;
-		if (!load->peer_up && now > deadline)
+		if (!load->peer_up && !load->broken && !said && now - start > SILENCE_NS) {
+			say_it_waits(load);
+			said = true;
+		}
+		if (!load->peer_up && !load->broken && now > deadline) {
+			load->lost = true;
 			broke(load,
 			      "no path to the peer opened within %d s: can the rails of both sides reach "
 			      "each other? "
 			      "--rails and --avoid choose which are used, 'weft info' lists them",
 			      (int)(limit_ns / WEFT_SECOND));
+		}
 	}
+	if (load->lost && load->theirs.count && !cmd_control_pending(load->control))
+		/* The engine says that nobody answered; the ports themselves say where. */
+		bench_reach_explain(&load->theirs, &load->ours, PROBE_NS, load->error, sizeof load->error);
 	return load->broken ? -EHOSTUNREACH : 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "bench.h"
 #include "bench_progress.h"
+#include "bench_reach.h"
 
 struct bench_flight {
 	uint64_t start_ns, number;
@@ -25,6 +26,7 @@ struct bench_load {
 	struct bench_memory memory;
 	struct bench_progress progress;
 	struct bench_faults *faults; /* NULL: none in this phase */
+	struct bench_reach theirs, ours;
 
 	struct cmd_slots slots; /* of the destination */
 	uint32_t *map;		/* for each destination slot: what it should hold */
@@ -41,13 +43,15 @@ struct bench_load {
 	struct cmd_histogram *latency;
 	struct cmd_verdict replies; /* what callers found in their replies */
 	bool stopping, broken, peer_up;
+	bool asked; /* by the peer, to stop */
+	bool lost;  /* the peer does not answer over any rail */
 	bool deaf; /* no end will ever arrive */
 	char error[800];
 };
 
 int bench_load_open(struct bench_load *load);
 void bench_load_close(struct bench_load *load);
-/* 0, or a negative errno with load->error: no path to the peer within limit_ns. */
+/* 0, or a negative errno with load->error: no path to the peer within limit_ns. Says what it waits for if that is long. */
 int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns);
 /* Runs for duration_ns or max_ops (0: no limit), and drains. 0, or a negative errno with load->error. */
 int bench_load_run(struct bench_load *load, uint64_t duration_ns, uint64_t max_ops);

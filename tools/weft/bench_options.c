@@ -16,6 +16,8 @@ const char *const bench_op_names[BENCH_OPS + 1] = {
 	"pages", "write", "read", "scatter", "send", "call", NULL
 };
 
+const char *const bench_direction_names[] = { "out", "in", "both", NULL };
+
 /* What an operation is when nothing else is said: enough in flight to fill a fast path, little for a round
  * trip. */
 static const struct {
@@ -48,6 +50,9 @@ static const struct cmd_usage usage = {
 		    "  weft bench --provider tcp --rails 4  tcp on 127.0.0.1 to 127.0.0.4\n"
 		    "  weft bench --op call --manual        round trips at their fastest\n"
 		    "  weft bench --op write --size 1M --depth 8 --duration 10s\n" BENCH_SIM_EXAMPLE
+		    "  weft bench --sizes 4K-1M --csv       a line per page size\n"
+		    "  weft bench host-a --direction both   to host-a and from it at once\n"
+		    "  weft bench host-a --clients 4        four processes of this host\n"
 		    "  weft bench --listen 7471             on one host; then on another:\n"
 		    "  weft bench host-a:7471 --json\n",
 	.more = "See weft-bench(1).",
@@ -63,6 +68,7 @@ static struct bench_options given = {
 	.params = { .op = BENCH_PAGES, .seed = 1, .timeout_ns = 10 * WEFT_SECOND },
 	.duration_ns = 3 * WEFT_SECOND,
 	.warmup_ns = 200 * WEFT_MILLISECOND,
+	.clients = 1,
 };
 
 static const struct cmd_option table[] = {
@@ -97,14 +103,36 @@ static const struct cmd_option table[] = {
 	  .given = &given.size_given,
 	  .help = "bytes of an operation that is not paged (default 1M for write and read, 4K for send, 64 "
 		  "for call)" },
+	{ .name = "sizes",
+	  .type = CMD_STRING,
+	  .value = &given.sizes_text,
+	  .argument = "LIST",
+	  .help = "a run for each of these sizes (of a page, or of an operation that is not paged): "
+		  "4K,64K,1M, or "
+		  "4K-1M, which doubles; --duration is then 1s by default" },
 	{ .name = "depth",
 	  .type = CMD_NUMBER,
 	  .value = &given.params.depth,
 	  .argument = "N",
 	  .min = 1,
-	  .max = 65536,
+	  .max = BENCH_DEPTH_MAX,
 	  .given = &given.depth_given,
 	  .help = "operations in flight (default 32 for pages, 16 for other data, 64 for send, 1 for call)" },
+	{ .name = "direction",
+	  .type = CMD_CHOICE,
+	  .value = &given.direction,
+	  .argument = "WAY",
+	  .choices = bench_direction_names,
+	  .help = "who drives: out (default): this side; in: the other side, to this one; both: each to the "
+		  "other at "
+		  "once" },
+	{ .name = "clients",
+	  .type = CMD_NUMBER,
+	  .value = &given.clients,
+	  .argument = "N",
+	  .min = 1,
+	  .max = BENCH_CLIENTS_MAX,
+	  .help = "so many processes of this side at once, each with an engine, begun together (default 1)" },
 	{ .name = "duration",
 	  .type = CMD_DURATION,
 	  .value = &given.duration_ns,
@@ -178,9 +206,8 @@ static const struct cmd_option table[] = {
 	  .argument = "[ADDR:]PORT",
 	  .optional = true,
 	  .given = &given.is_listener,
-	  .help =
-	      "be the other side: serve one 'weft bench HOST' after another (default 0.0.0.0:" CMD_NET_PORT
-	      ")" },
+	  .help = "be the other side: serve one 'weft bench HOST' after another (default: every address, "
+		  "port " CMD_NET_PORT ")" },
 	{ .name = "once", .type = CMD_FLAG, .value = &given.once, .help = "with --listen: end after one" },
 #ifdef HAVE_SIM
 	CMD_SIM_OPTION(given.sim),
@@ -204,6 +231,15 @@ static const struct cmd_option table[] = {
 	  .type = CMD_FLAG,
 	  .value = &given.csv,
 	  .help = "print it as CSV, with a header line" },
+	{ .name = "histogram",
+	  .type = CMD_STRING,
+	  .value = &given.histogram,
+	  .argument = "FILE",
+	  .help = "write how often each latency was seen to FILE, as CSV" },
+	{ .name = "each-rail",
+	  .type = CMD_FLAG,
+	  .value = &given.each_rail,
+	  .help = "a line per rail in the table, however many there are" },
 	{ .name = "quiet", .type = CMD_FLAG, .value = &given.quiet, .help = "no progress, only the result" },
 	{ .name = "verbose",
 	  .type = CMD_FLAG,
@@ -215,6 +251,13 @@ static const struct cmd_option table[] = {
 	  .argument = "N",
 	  .max = 1 << 20,
 	  .given = &given.is_peer },
+	{ .name = "party-fd",
+	  .type = CMD_NUMBER,
+	  .value = &given.party_fd,
+	  .argument = "N",
+	  .max = 1 << 20,
+	  .given = &given.is_client },
+	{ .name = "party", .type = CMD_NUMBER, .value = &given.party, .argument = "N" },
 	{ 0 },
 };
 
@@ -237,6 +280,14 @@ static int check(const struct bench_options *options)
 		return wrong("--listen and HOST exclude each other: one host listens, the other names it");
 	if (options->once && !options->is_listener)
 		return wrong("--once belongs to --listen");
+	if (options->is_listener &&
+	    (options->size_given || options->page_size_given || options->pages_given ||
+	     options->region_given || options->depth_given || options->duration_given || options->ops ||
+	     options->no_verify || options->params.op != BENCH_PAGES || options->direction != BENCH_OUT ||
+	     options->clients > 1))
+		return wrong(
+		    "what to do and for how long is said by the side that names HOST; with --listen go only "
+		    "--once, the choice of rails, --quiet and --verbose");
 	if (options->is_listener && (options->json || options->csv))
 		return wrong(
 		    "--json and --csv belong to the side that names HOST: the result is printed there");
@@ -302,7 +353,8 @@ static int check_faults(struct bench_options *options)
 static int lay_out(struct bench_options *options)
 {
 	struct bench_params *params = &options->params;
-	uint64_t least, limit = bench_memory_limit(), region = options->region;
+	uint64_t processes = options->clients * (options->direction == BENCH_BOTH ? 2 : 1);
+	uint64_t least, limit = bench_memory_limit() / processes, region = options->region;
 	char need[32], have[32];
 
 	params->pages = has_pages(params->op) ? options->pages : 1;
@@ -322,9 +374,9 @@ static int lay_out(struct bench_options *options)
 	if (region > limit || least > limit) {
 		fprintf(
 		    stderr,
-		    "weft bench: %s on each side is more than this host has free; use a smaller --region, "
+		    "weft bench: %s on each side%s is more than this host has free; use a smaller --region, "
 		    "--depth or size\n",
-		    cmd_format_size(region, have, sizeof have));
+		    cmd_format_size(region, have, sizeof have), processes > 1 ? " of each client" : "");
 		return -1;
 	}
 	if (region < least) {
@@ -351,7 +403,8 @@ static uint64_t default_depth(int op, uint64_t size)
 	return fit ? fit : 1;
 }
 
-/* What an operation costs besides its pages weighs the same whatever their size; a region that was asked for is kept to. */
+/* What an operation costs besides its pages weighs the same whatever their size; a region that was asked for
+ * is kept to. */
 static uint64_t default_pages(const struct bench_options *options)
 {
 	uint64_t pages = DEFAULT_BYTES / options->page_size, fit = UINT64_MAX;
@@ -365,6 +418,67 @@ static uint64_t default_pages(const struct bench_options *options)
 	return pages ? pages : 1;
 }
 
+/* Several processes: not with what belongs to one. */
+static int check_party(const struct bench_options *options)
+{
+	bool several = options->clients > 1 || options->direction == BENCH_BOTH;
+
+	if ((several || options->direction == BENCH_IN) && (options->kill.count || options->revive.count))
+		return wrong("--kill-rail and --revive-rail go with one client and --direction out");
+	if (several && options->sizes_text)
+		return wrong("--sizes goes with one client and one direction");
+	return 0;
+}
+
+static int check_sizes(struct bench_options *options)
+{
+	if (!options->sizes_text)
+		return 0;
+	if (options->size_given || options->page_size_given)
+		return wrong("--sizes takes the place of --size and --page-size");
+	if (options->histogram || options->kill.count || options->revive.count)
+		return wrong("--histogram, --kill-rail and --revive-rail are for one run, not for --sizes");
+	if (options->is_listener)
+		return wrong("--sizes belongs to the side that names HOST");
+	if (bench_sizes_read(options->sizes_text, &options->sizes) < 0) {
+		fprintf(stderr,
+			"weft bench: --sizes cannot be '%s': it takes sizes such as 4K,64K,1M or 4K-1M, %d "
+			"at most\n",
+			options->sizes_text, BENCH_SIZES_MAX);
+		return -1;
+	}
+	if (!options->duration_given && !options->ops)
+		options->duration_ns = WEFT_SECOND;
+	return 0;
+}
+
+/* What follows from what was given. */
+static void fill_in(struct bench_options *options)
+{
+	if (!options->size_given)
+		options->size = defaults[options->params.op].size;
+	if (!options->page_size_given)
+		options->page_size = defaults[options->params.op].size;
+	if (!options->depth_given)
+		options->params.depth = default_depth(options->params.op, options->size);
+	if (!options->region_given)
+		options->region = defaults[options->params.op].region;
+	if (!options->pages_given)
+		options->pages = default_pages(options);
+}
+
+int bench_options_resize(struct bench_options *options, uint64_t size)
+{
+	if (has_pages(options->params.op))
+		options->page_size = size, options->page_size_given = true;
+	else
+		options->size = size, options->size_given = true;
+	if (bench_op_is_message(options->params.op) && size > BENCH_MESSAGE_MAX)
+		return wrong("--sizes of messages are 64 MiB at most");
+	fill_in(options);
+	return lay_out(options);
+}
+
 int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 {
 	int rc = cmd_options_parse(&usage, table, argc, argv, &given.host, 1);
@@ -373,28 +487,30 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 	if (rc != 0)
 		return rc;
 	if (check(&options) < 0 || (options.host && check_host(options.host) < 0) ||
-	    check_faults(&options) < 0)
+	    check_party(&options) < 0 || check_faults(&options) < 0 || check_sizes(&options) < 0)
 		return -1;
-	if (!options.size_given)
-		options.size = defaults[options.params.op].size;
-	if (!options.page_size_given)
-		options.page_size = defaults[options.params.op].size;
-	if (!options.depth_given)
-		options.params.depth = default_depth(options.params.op, options.size);
-	if (!options.region_given)
-		options.region = defaults[options.params.op].region;
-	if (!options.pages_given)
-		options.pages = default_pages(&options);
+	fill_in(&options);
 	if (options.ops && !options.duration_given)
 		options.duration_ns = WEFT_FOREVER;
+	options.argc = argc;
+	options.argv = argv;
 	options.params.verify = !options.no_verify;
 	options.not_verified = options.no_verify ? "--no-verify" : NULL;
 	options.params.manual = options.transport.manual;
 	options.params.workers = options.transport.workers;
+	options.params.reverse = options.direction == BENCH_IN;
+	options.params.duration_ns = options.duration_ns;
+	options.params.warmup_ns = options.warmup_ns;
+	options.params.ops = options.ops;
 	options.params.simulated = options.transport.simulated = options.sim != NULL;
 	options.format = options.json ? BENCH_JSON : options.csv ? BENCH_CSV : BENCH_TABLE;
-	if (!options.is_peer && !options.is_listener && lay_out(&options) < 0)
+	if (!options.is_peer && !options.is_listener && !options.sizes.count && lay_out(&options) < 0)
 		return -1;
+	for (uint32_t i = 0; i < options.sizes.count; i++) { /* before the first runs */
+		struct bench_options one = options;
+		if (bench_options_resize(&one, options.sizes.size[i]) < 0)
+			return -1;
+	}
 	*ret_options = options;
 	return 0;
 }

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define HELLO_NS  (10 * WEFT_SECOND)
-#define FIRST_NS  (2 * WEFT_SECOND)  /* for a driver, which speaks at once; a stranger may never */
 #define OPEN_NS	  (60 * WEFT_SECOND) /* the driver opens its engine before it says what it wants */
 #define SILENT_NS (20 * WEFT_SECOND) /* the driver says it is alive every second */
 #define LAST_NS	  (5 * WEFT_SECOND)  /* for messages that ended at the driver and are not taken yet */
@@ -33,6 +33,8 @@ struct peer {
 	uint32_t idle_turns; /* manual progress */
 	uint64_t event_ns;   /* when the last one came */
 	bool finished;
+	bool interruptible, stopping; /* we print: a signal asks the driver to stop */
+	struct cmd_control *leader;   /* says when to begin; NULL: at once */
 	char *why;
 	size_t room;
 };
@@ -58,23 +60,32 @@ static int fail_control(struct peer *peer, int error)
 	return fail(peer, error, "%s", peer->control->error);
 }
 
-static int greet(struct peer *peer, uint64_t first_ns)
+int bench_hello_unpack(const struct cmd_control *control, uint64_t *ret_party)
+{
+	struct cmd_unpack unpack;
+	char version[32];
+
+	cmd_unpack_start(&unpack, control->buffer, control->bytes);
+	cmd_unpack_text(&unpack, version, sizeof version);
+	*ret_party = cmd_unpack_u64(&unpack);
+	return cmd_unpack_done(&unpack) ? 0 : -EPROTO;
+}
+
+static int greet(struct peer *peer, bool greeted)
 {
 	struct cmd_control *control = peer->control;
 	uint8_t payload[64];
-	char version[32];
-	struct cmd_unpack unpack;
 	struct cmd_pack pack;
-	int rc = cmd_control_expect(control, CMD_FRAME_HELLO, first_ns);
+	uint64_t party;
+	int rc = greeted ? 0 : cmd_control_expect(control, CMD_FRAME_HELLO, HELLO_NS);
 
 	if (rc < 0)
 		return fail_control(peer, rc);
-	cmd_unpack_start(&unpack, control->buffer, control->bytes);
-	cmd_unpack_text(&unpack, version, sizeof version);
-	if (!cmd_unpack_done(&unpack))
+	if (bench_hello_unpack(control, &party) < 0)
 		return fail(peer, -EPROTO, "the driver's greeting is malformed");
 	cmd_pack_start(&pack, payload, sizeof payload);
 	cmd_pack_text(&pack, weft_version());
+	cmd_pack_u64(&pack, 0);
 	rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, HELLO_NS);
 	if (rc == 0)
 		rc = cmd_control_expect(control, CMD_FRAME_PARAMS, OPEN_NS);
@@ -84,23 +95,28 @@ static int greet(struct peer *peer, uint64_t first_ns)
 	return rc < 0 ? fail(peer, rc, "the driver's parameters are malformed") : 0;
 }
 
-static int open_engine(struct peer *peer, const struct bench_options *own)
+int bench_peer_transport(const struct cmd_control *control, const struct bench_options *own,
+			 const struct bench_params *params, struct cmd_transport_options *ret_options,
+			 char *why, size_t room)
 {
-	struct bench_params *params = &peer->params;
 	struct cmd_transport_options options = own->transport;
-	struct cmd_transport transport;
-	struct weft_config config;
-	int rc;
 
-	if (params->simulated != options.simulated && !own->is_peer)
-		return fail(peer, -EINVAL,
-			    "one side uses simulated NICs and the other does not: give --sim to both");
-	if (options.provider && strncmp(options.provider, params->provider, strlen(options.provider)) != 0)
-		return fail(peer, -EINVAL, "this side was started with --provider %s and the driver uses %s",
-			    options.provider, params->provider);
-	options.same_host = cmd_net_same_host(peer->control->fd);
+	if (params->simulated != options.simulated && !own->is_peer) {
+		snprintf(why, room,
+			 "one side uses simulated NICs and the other does not: give --sim to both");
+		return -EINVAL;
+	}
+	if (options.provider && params->provider[0] &&
+	    strncmp(options.provider, params->provider, strlen(options.provider)) != 0) {
+		snprintf(why, room, "this side was started with --provider %s and the driver uses %s",
+			 options.provider, params->provider);
+		return -EINVAL;
+	}
+	options.same_host = cmd_net_same_host(control->fd);
+	cmd_net_other_end(control->fd, &options.host);
 	options.simulated = params->simulated;
-	options.provider = params->provider;
+	if (params->provider[0])
+		options.provider = params->provider;
 	/* The driver's rails are this host's only when it is the same host. */
 	if (options.same_host && !options.rails && !options.avoid) {
 		options.rails = params->rails[0] ? params->rails : NULL;
@@ -109,7 +125,20 @@ static int open_engine(struct peer *peer, const struct bench_options *own)
 	options.manual = params->manual;
 	if (!options.workers)
 		options.workers = params->workers;
-	rc = cmd_transport_choose(&options, &transport, peer->why, peer->room);
+	*ret_options = options;
+	return 0;
+}
+
+static int open_engine(struct peer *peer, const struct bench_options *own)
+{
+	struct bench_params *params = &peer->params;
+	struct cmd_transport_options options;
+	struct cmd_transport transport;
+	struct weft_config config;
+	int rc = bench_peer_transport(peer->control, own, params, &options, peer->why, peer->room);
+
+	if (rc == 0)
+		rc = cmd_transport_choose(&options, &transport, peer->why, peer->room);
 	if (rc < 0)
 		return rc;
 	cmd_transport_config(&options, &transport, &config);
@@ -152,7 +181,7 @@ static int offer(struct peer *peer)
 	struct bench_ready ready = { .provider = "" };
 	struct weft_info info;
 	size_t bytes = sizeof control->buffer;
-	uint8_t payload[64];
+	uint8_t payload[sizeof ready + 64];
 	int rc = weft_address(peer->engine, control->buffer, &bytes);
 
 	if (rc < 0)
@@ -172,6 +201,11 @@ static int offer(struct peer *peer)
 		return fail_weft(peer, rc, "the engine says nothing about itself");
 	snprintf(ready.provider, sizeof ready.provider, "%s", info.provider);
 	ready.rails = info.rails;
+	ready.workers = info.workers;
+	snprintf(ready.weft, sizeof ready.weft, "%s", weft_version());
+	snprintf(ready.libfabric, sizeof ready.libfabric, "%s", info.libfabric);
+	if (gethostname(ready.host, sizeof ready.host - 1) < 0)
+		ready.host[0] = '\0';
 	ready.line_bps = cmd_transport_line_bps(peer->engine, info.rails);
 	rc = bench_ready_pack(&ready, payload, sizeof payload);
 	if (rc >= 0)
@@ -233,8 +267,8 @@ static int take_event(struct peer *peer, struct weft_event *event, int rc)
 	return rc;
 }
 
-/* With threads of weft's own it waits for the first event: looking before sleeping is the library's business. Without them a
- * few turns go by before the caller looks at the clock. */
+/* With threads of weft's own it waits for the first event: looking before sleeping is the library's business.
+ * Without them a few turns go by before the caller looks at the clock. */
 static int take_events(struct peer *peer, uint64_t wait_ns)
 {
 	struct weft_event events[64];
@@ -244,7 +278,7 @@ static int take_events(struct peer *peer, uint64_t wait_ns)
 	for (int turn = 0; turn < BENCH_TURNS && (manual || got) && rc == 0; turn++) {
 		int happened = manual ? weft_progress(peer->engine) : 0;
 
-		got = wait_ns ? weft_queue_wait(peer->queue, events, 64, wait_ns)
+		got = wait_ns			     ? weft_queue_wait(peer->queue, events, 64, wait_ns)
 		      : happened || !manual || !turn ? weft_queue_poll(peer->queue, events, 64)
 						     : 0;
 		wait_ns = 0;
@@ -289,10 +323,24 @@ static int take_map(struct peer *peer)
 	return 0;
 }
 
+/* The driver waits for the answer: several who belong together begin together. */
+static int take_start(struct peer *peer)
+{
+	int rc = peer->leader ? bench_party_wait(peer->leader, NULL) : 0;
+
+	if (rc < 0)
+		return fail(peer, rc, "%s", peer->leader->error);
+	peer->heard_ns = cmd_now_ns();
+	peer->cpu_start = bench_cpu_ns();
+	rc = cmd_control_send(peer->control, CMD_FRAME_START, NULL, 0, HELLO_NS);
+	return rc < 0 ? fail_control(peer, rc) : 0;
+}
+
 static int take_stop(struct peer *peer)
 {
 	struct cmd_unpack unpack;
 	peer->result.cpu_ns = bench_cpu_ns() - peer->cpu_start;
+	peer->stopping = true;
 	cmd_unpack_start(&unpack, peer->control->buffer, peer->control->bytes);
 	peer->expected_messages = cmd_unpack_u64(&unpack);
 	return cmd_unpack_done(&unpack) ? 0 : fail(peer, -EPROTO, "the driver's last count is malformed");
@@ -324,8 +372,7 @@ static int take_frame(struct peer *peer)
 	case CMD_FRAME_ALIVE:
 		return 0;
 	case CMD_FRAME_START:
-		peer->cpu_start = bench_cpu_ns();
-		return 0;
+		return take_start(peer);
 	case CMD_FRAME_STOP:
 		return take_stop(peer);
 	case CMD_FRAME_MAP:
@@ -341,13 +388,22 @@ static int take_frame(struct peer *peer)
 	}
 }
 
-/* While there are events the control connection is looked at each millisecond, else each ten: not by sleeping on both
- * descriptors, which would cost every round trip a wake-up. */
+/* While there are events the control connection is looked at each millisecond, else each ten: not by sleeping
+ * on both descriptors, which would cost every round trip a wake-up. */
 static uint64_t patience(const struct peer *peer)
 {
 	if (peer->params.manual)
 		return 0;
 	return cmd_now_ns() - peer->event_ns < 10 * LOOK_NS ? LOOK_NS : 10 * LOOK_NS;
+}
+
+/* Once; the driver then ends its run and says what it has. */
+static int ask_to_stop(struct peer *peer)
+{
+	int rc = peer->stopping ? 0 : cmd_control_send(peer->control, CMD_FRAME_STOP, NULL, 0, HELLO_NS);
+
+	peer->stopping = true;
+	return rc < 0 ? fail_control(peer, rc) : 0;
 }
 
 static int serve(struct peer *peer)
@@ -361,9 +417,13 @@ static int serve(struct peer *peer)
 		uint64_t now = cmd_now_ns();
 		if (rc == 0 && (!peer->params.manual || now - looked_ns > LOOK_NS)) {
 			looked_ns = now;
-			if (bench_interrupted)
+			if (bench_interrupted && peer->interruptible && peer->cpu_start)
+				rc = ask_to_stop(peer);
+			else if (bench_interrupted)
 				rc = fail(peer, -ECANCELED, "this side was interrupted");
-			else if (cmd_control_pending(peer->control))
+			if (rc < 0)
+				break;
+			if (cmd_control_pending(peer->control))
 				rc = take_frame(peer);
 			else if (now - peer->heard_ns > SILENT_NS)
 				rc =
@@ -374,30 +434,53 @@ static int serve(struct peer *peer)
 	return rc;
 }
 
-int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, char *why, size_t room)
+/* Everything after the parameters. */
+static int answer_driver(struct peer *peer, const struct bench_options *own)
 {
-	struct peer peer = { .control = control, .why = why, .room = room };
-	int rc = greet(&peer, own->is_peer ? HELLO_NS : FIRST_NS);
+	int rc = open_engine(peer, own);
 
-	if (rc == 0)
-		rc = open_engine(&peer, own);
 	if (own->is_peer)
 		bench_signals_ignore();
 	else
 		bench_signals_catch();
 	if (rc == 0)
-		rc = open_memory(&peer);
+		rc = open_memory(peer);
 	if (rc == 0)
-		rc = offer(&peer);
+		rc = offer(peer);
 	if (rc == 0)
-		rc = serve(&peer);
+		rc = serve(peer);
 	if (rc < 0)
-		cmd_control_send_error(control, rc, why);
+		cmd_control_send_error(peer->control, rc, peer->why);
 	else
-		snprintf(why, room, "%" PRIu64 " checked, %" PRIu64 " wrong", peer.result.verdict.checked,
-			 peer.result.verdict.wrong);
-	if (peer.engine)
-		weft_close(peer.engine);
-	bench_memory_close(&peer.memory);
+		snprintf(peer->why, peer->room, "%" PRIu64 " checked, %" PRIu64 " wrong",
+			 peer->result.verdict.checked, peer->result.verdict.wrong);
+	if (peer->engine)
+		weft_close(peer->engine);
+	bench_memory_close(&peer->memory);
 	return rc;
+}
+
+int bench_peer_answer(struct cmd_control *control, const struct bench_options *own,
+		      const struct bench_params *params, char *why, size_t room)
+{
+	struct peer peer = {
+		.control = control, .params = *params, .leader = own->leader, .why = why, .room = room
+	};
+
+	peer.interruptible = true;
+	return answer_driver(&peer, own);
+}
+
+int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, bool greeted, char *why,
+		     size_t room)
+{
+	struct peer peer = { .control = control, .why = why, .room = room };
+	int rc = greet(&peer, greeted);
+
+	if (rc < 0) {
+		cmd_control_send_error(control, rc, why);
+		return rc;
+	}
+	return peer.params.reverse ? bench_drive_back(control, own, &peer.params, why, room)
+				   : answer_driver(&peer, own);
 }

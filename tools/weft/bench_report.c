@@ -1,5 +1,6 @@
 /* The end of a benchmark, for people (a table), for programs (JSON, CSV). */
 #include "bench.h"
+#include "bench_report.h"
 #include "commands.h"
 #include "json.h"
 #include "options.h"
@@ -10,31 +11,23 @@
 
 /* Below this part of the line rate a simulated run is explained. */
 #define LOW_UTILIZATION 0.8
+enum { FOLDED_RAILS = 8 }; /* more are shown by group */
 
-/* The numbers all three forms share. */
-struct figures {
-	double seconds, gbps, line_gbps, utilization, mops, p50_us, p99_us, cpu_s;
-	uint64_t rail_bytes, page_bytes, size;
-	bool paged, line_known, checked, verified;
-};
-
-static double per(double a, double b)
+double bench_per(double a, double b)
 {
 	return b > 0 ? a / b : 0;
 }
 
-static struct figures figure(const struct bench_summary *summary)
+struct bench_figures bench_figure(const struct bench_summary *summary)
 {
 	const struct bench_params *params = &summary->options->params;
-	struct figures figures = { .seconds = (double)summary->ns / 1e9 };
+	struct bench_figures figures = { .seconds = (double)summary->ns / 1e9 };
 
-	figures.gbps = per((double)summary->bytes * 8, (double)summary->ns);
+	figures.gbps = bench_per((double)summary->bytes * 8, (double)summary->ns);
 	figures.line_known = summary->line_bps != 0;
 	figures.line_gbps = (double)summary->line_bps / 1e9;
-	figures.utilization = per(figures.gbps, figures.line_gbps);
-	figures.mops = per((double)summary->ops * 1e3, (double)summary->ns);
-	figures.p50_us = (double)cmd_histogram_quantile(&summary->latency, 0.50) / 1e3;
-	figures.p99_us = (double)cmd_histogram_quantile(&summary->latency, 0.99) / 1e3;
+	figures.utilization = bench_per(figures.gbps, figures.line_gbps);
+	figures.mops = bench_per((double)summary->ops * 1e3, (double)summary->ns);
 	figures.cpu_s = (double)(summary->cpu_ns + summary->peer_cpu_ns) / 1e9;
 	figures.paged = params->op == BENCH_PAGES || params->op == BENCH_SCATTER;
 	figures.size = params->slot_bytes * params->pages;
@@ -43,65 +36,6 @@ static struct figures figure(const struct bench_summary *summary)
 	for (uint32_t i = 0; i < summary->rails; i++)
 		figures.rail_bytes += summary->rail[i].bytes;
 	return figures;
-}
-
-static void report_json(const struct bench_summary *summary)
-{
-	const struct bench_params *params = &summary->options->params;
-	struct figures figures = figure(summary);
-	struct cmd_json json;
-
-	cmd_json_start(&json, stdout);
-	cmd_json_open(&json, NULL, '{');
-	cmd_json_text(&json, "provider", summary->provider);
-	cmd_json_number(&json, "rails", summary->rails);
-	cmd_json_text(&json, "op", bench_op_names[params->op]);
-	cmd_json_number(&json, "size", figures.size);
-	if (figures.paged)
-		cmd_json_number(&json, "page_size", params->slot_bytes);
-	else
-		cmd_json_null(&json, "page_size");
-	cmd_json_number(&json, "depth", params->depth);
-	cmd_json_number(&json, "ops", summary->ops);
-	cmd_json_number(&json, "bytes", summary->bytes);
-	cmd_json_real(&json, "seconds", figures.seconds, 6);
-	cmd_json_real(&json, "gbps", figures.gbps, 3);
-	if (figures.line_known) {
-		cmd_json_real(&json, "line_gbps", figures.line_gbps, 3);
-		cmd_json_real(&json, "utilization", figures.utilization, 4);
-	} else {
-		cmd_json_null(&json, "line_gbps");
-		cmd_json_null(&json, "utilization");
-	}
-	cmd_json_real(&json, "mops", figures.mops, 6);
-	cmd_json_real(&json, "p50_us", figures.p50_us, 3);
-	cmd_json_real(&json, "p99_us", figures.p99_us, 3);
-	cmd_json_real(&json, "cpu_s", figures.cpu_s, 3);
-	if (figures.checked)
-		cmd_json_bool(&json, "verified", figures.verified);
-	else
-		cmd_json_null(&json, "verified");
-	cmd_json_bool(&json, "simulated", params->simulated);
-	cmd_json_bool(&json, "interrupted", summary->interrupted);
-	cmd_json_open(&json, "rail", '[');
-	for (uint32_t i = 0; i < summary->rails; i++) {
-		const struct bench_rail *rail = &summary->rail[i];
-		cmd_json_open(&json, NULL, '{');
-		cmd_json_text(&json, "name", rail->name);
-		cmd_json_number(&json, "bytes", rail->bytes);
-		cmd_json_real(&json, "gbps", per((double)rail->bytes * 8, (double)summary->ns), 3);
-		cmd_json_real(&json, "share", per((double)rail->bytes, (double)figures.rail_bytes), 4);
-		cmd_json_number(&json, "errors", rail->errors);
-		cmd_json_number(&json, "retries", rail->retries);
-		cmd_json_close(&json, '}');
-	}
-	cmd_json_close(&json, ']');
-	if (summary->options->faults)
-		bench_phases_json(summary, &json);
-	if (summary->error[0])
-		cmd_json_text(&json, "error", summary->error);
-	cmd_json_close(&json, '}');
-	cmd_json_end(&json);
 }
 
 /* What never ran has nothing to show but why. */
@@ -120,51 +54,106 @@ static void report_nothing(const struct bench_summary *summary)
 	cmd_json_end(&json);
 }
 
-static void report_csv(const struct bench_summary *summary)
-{
-	const struct bench_params *params = &summary->options->params;
-	struct figures figures = figure(summary);
-
-	puts("provider,rails,op,size,page_size,depth,ops,bytes,seconds,gbps,line_gbps,utilization,mops,p50_"
-	     "us,p99_us,cpu_s,verified,simulated,interrupted");
-	printf("%s,%u,%s,%" PRIu64 ",", summary->provider, summary->rails, bench_op_names[params->op],
-	       figures.size);
-	if (figures.paged)
-		printf("%" PRIu64, params->slot_bytes);
-	printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6f,%.3f,", params->depth, summary->ops, summary->bytes,
-	       figures.seconds, figures.gbps);
-	if (figures.line_known)
-		printf("%.3f,%.4f,", figures.line_gbps, figures.utilization);
-	else
-		fputs(",,", stdout);
-	printf("%.6f,%.3f,%.3f,%.3f,%s,%s,%s\n", figures.mops, figures.p50_us, figures.p99_us, figures.cpu_s,
-	       figures.checked ? (figures.verified ? "true" : "false") : "",
-	       params->simulated ? "true" : "false", summary->interrupted ? "true" : "false");
-}
-
-static void print_rails(const struct bench_summary *summary, const struct figures *figures)
+static void print_rail(const char *name, int width, const struct bench_rail *rail,
+		       const struct bench_summary *summary, const struct bench_figures *figures)
 {
 	char size[32];
-	int width = 16;
+
+	printf("  %-*s %12s %10.2f %7.1f%% %8" PRIu64 " %8" PRIu64, width, name,
+	       cmd_format_size(rail->bytes, size, sizeof size),
+	       bench_per((double)rail->bytes * 8, (double)summary->ns),
+	       100 * bench_per((double)rail->bytes, (double)figures->rail_bytes), rail->errors,
+	       rail->retries);
+}
+
+/* A group's rails in one line, with the least and the most that one of them carried; those that had errors
+ * besides. */
+static void print_group(uint32_t group, int width, const struct bench_summary *summary,
+			const struct bench_figures *figures)
+{
+	struct bench_rail all = { .group = group };
+	uint64_t least = UINT64_MAX, most = 0;
+	uint32_t count = 0;
+	char name[64];
+
+	for (uint32_t i = 0; i < summary->rails; i++) {
+		const struct bench_rail *rail = &summary->rail[i];
+
+		if (rail->group != group)
+			continue;
+		all.bytes += rail->bytes;
+		all.errors += rail->errors;
+		all.retries += rail->retries;
+		least = rail->bytes < least ? rail->bytes : least;
+		most = rail->bytes > most ? rail->bytes : most;
+		count++;
+	}
+	if (!count)
+		return;
+	snprintf(name, sizeof name, "group %u, %u rail%s", group, count, count == 1 ? "" : "s");
+	print_rail(name, width, &all, summary, figures);
+	printf("   each %.2f to %.2f Gbit/s\n", bench_per((double)least * 8, (double)summary->ns),
+	       bench_per((double)most * 8, (double)summary->ns));
+	for (uint32_t i = 0; i < summary->rails; i++) {
+		const struct bench_rail *rail = &summary->rail[i];
+
+		if (rail->group != group || !(rail->errors || rail->retries))
+			continue;
+		snprintf(name, sizeof name, "  %.60s", rail->name);
+		print_rail(name, width, rail, summary, figures);
+		putchar('\n');
+	}
+}
+
+static void print_rails(const struct bench_summary *summary, const struct bench_figures *figures)
+{
+	bool folded = summary->rails > FOLDED_RAILS && !summary->options->each_rail;
+	uint32_t groups = 0;
+	int width = folded ? 20 : 16;
 
 	for (uint32_t i = 0; i < summary->rails; i++) {
 		int length = (int)strlen(summary->rail[i].name);
 		width = length > width ? length : width;
+		groups = summary->rail[i].group >= groups ? summary->rail[i].group + 1 : groups;
 	}
 	printf("\n  %-*s %12s %10s %8s %8s %8s\n", width, "rail", "bytes", "Gbit/s", "share", "errors",
 	       "retries");
-	for (uint32_t i = 0; i < summary->rails; i++) {
-		const struct bench_rail *rail = &summary->rail[i];
-		printf("  %-*s %12s %10.2f %7.1f%% %8" PRIu64 " %8" PRIu64 "\n", width, rail->name,
-		       cmd_format_size(rail->bytes, size, sizeof size),
-		       per((double)rail->bytes * 8, (double)summary->ns),
-		       100 * per((double)rail->bytes, (double)figures->rail_bytes), rail->errors,
-		       rail->retries);
+	for (uint32_t group = 0; folded && group < groups; group++)
+		print_group(group, width, summary, figures);
+	for (uint32_t i = 0; !folded && i < summary->rails; i++) {
+		print_rail(summary->rail[i].name, width, &summary->rail[i], summary, figures);
+		putchar('\n');
 	}
+	if (folded)
+		printf("  (--each-rail shows all %u)\n", summary->rails);
 	putchar('\n');
 }
 
-static void print_verdict(const struct bench_summary *summary, const struct figures *figures)
+static void print_clients(const struct bench_summary *summary)
+{
+	double way[2] = { 0 };
+	char p50[32], p99[32];
+
+	if (!summary->client_count)
+		return;
+	printf("  %-16s %12s %12s %10s %10s\n", "client", "Gbit/s", "operations", "p50", "p99");
+	for (uint32_t i = 0; i < summary->client_count; i++) {
+		const struct bench_client *client = &summary->clients[i];
+		double gbps = bench_per((double)client->bytes * 8, (double)client->ns);
+		char name[32];
+
+		way[client->direction == BENCH_IN] += gbps;
+		snprintf(name, sizeof name, "%u %s", i + 1, bench_direction_names[client->direction]);
+		printf("  %-16s %12.2f %12" PRIu64 " %10s %10s\n", name, gbps, client->ops,
+		       cmd_format_latency(client->p50_ns, p50, sizeof p50),
+		       cmd_format_latency(client->p99_ns, p99, sizeof p99));
+	}
+	if (summary->options->direction == BENCH_BOTH)
+		printf("  %-16s %12.2f out, %.2f in\n", "", way[0], way[1]);
+	putchar('\n');
+}
+
+static void print_verdict(const struct bench_summary *summary, const struct bench_figures *figures)
 {
 	const struct cmd_verdict *verdict = &summary->result.verdict;
 	const struct bench_params *params = &summary->options->params;
@@ -186,16 +175,17 @@ static void print_verdict(const struct bench_summary *summary, const struct figu
 
 static void print_latency(const struct cmd_histogram *latency)
 {
-	char p50[32], p99[32], most[32];
+	char text[4][32];
 
-	printf("  latency       p50 %s, p99 %s, most %s\n",
-	       cmd_format_latency(cmd_histogram_quantile(latency, 0.50), p50, sizeof p50),
-	       cmd_format_latency(cmd_histogram_quantile(latency, 0.99), p99, sizeof p99),
-	       cmd_format_latency(latency->largest, most, sizeof most));
+	for (int i = 0; i < 4; i++)
+		cmd_format_latency(
+		    cmd_histogram_quantile(latency, (const double[]){ 0.50, 0.99, 0.999, 1 }[i]), text[i],
+		    sizeof text[i]);
+	printf("  latency       p50 %s, p99 %s, p99.9 %s, most %s\n", text[0], text[1], text[2], text[3]);
 }
 
 /* What one came for: of messages how many, of data how fast. */
-static void print_headline(const struct bench_summary *summary, const struct figures *figures)
+static void print_headline(const struct bench_summary *summary, const struct bench_figures *figures)
 {
 	const struct bench_params *params = &summary->options->params;
 	const char *simulated = params->simulated ? " (simulated)" : "";
@@ -218,16 +208,24 @@ static void print_headline(const struct bench_summary *summary, const struct fig
 static void report_table(const struct bench_summary *summary)
 {
 	const struct bench_params *params = &summary->options->params;
-	struct figures figures = figure(summary);
+	struct bench_figures figures = bench_figure(summary);
 	char text[160], size[32], rate[32];
 
 	bench_params_describe(params, text, sizeof text);
-	printf("%s%s\n", text, params->simulated ? " (simulated NICs)" : "");
+	fputs(text, stdout);
+	if (summary->options->direction != BENCH_OUT)
+		fputs(summary->options->direction == BENCH_IN ? ", from the peer to this side"
+							      : ", both ways at once",
+		      stdout);
+	if (summary->options->clients > 1)
+		printf(", %" PRIu64 " clients", summary->options->clients);
+	puts(params->simulated ? " (simulated NICs)" : "");
 	printf("  transport     %s, %u rail%s%s: %s\n", summary->provider, summary->rails,
 	       summary->rails == 1 ? "" : "s", params->simulated ? ", simulated" : "", summary->why);
-	printf("  peer          %s, %u rail%s\n", summary->peer, summary->peer_rails,
-	       summary->peer_rails == 1 ? "" : "s");
+	printf("  peer          %s, %u rail%s\n", summary->peer, summary->ready.rails,
+	       summary->ready.rails == 1 ? "" : "s");
 	print_rails(summary, &figures);
+	print_clients(summary);
 	printf("  moved         %s in %.3f s%s\n", cmd_format_size(summary->bytes, size, sizeof size),
 	       figures.seconds, summary->interrupted ? " (interrupted)" : "");
 	cmd_format_count(figures.mops * 1e6 * (double)params->pages, rate, sizeof rate);
@@ -244,6 +242,8 @@ static void report_table(const struct bench_summary *summary)
 		       summary->rails_down, summary->rails_up);
 	print_verdict(summary, &figures);
 	print_headline(summary, &figures);
+	for (uint32_t i = 0; i < summary->notes; i++)
+		printf("  note          %s\n", summary->note[i]);
 	if (summary->options->sim_copies && figures.line_known && figures.utilization < LOW_UTILIZATION &&
 	    !bench_op_is_message(params->op) && !summary->options->faults)
 		printf("  note          the simulated NICs' data is really copied, by this host's cores, and "
@@ -255,25 +255,53 @@ static void report_table(const struct bench_summary *summary)
 		bench_phases_print(summary);
 }
 
+static void report_json(const struct bench_summary *summary)
+{
+	struct cmd_json json;
+
+	cmd_json_start(&json, stdout);
+	bench_json_put(summary, &json);
+	cmd_json_end(&json);
+}
+
+/* As a shell counts what a signal ended: a script sees that this was not the run it asked for. */
+static int status_of(const struct bench_summary *summary)
+{
+	if (summary->error[0])
+		return CMD_FAILED;
+	return summary->interrupted ? 128 + summary->interrupted : CMD_OK;
+}
+
+static int write_histogram(const struct bench_summary *summary)
+{
+	const char *path = summary->options->histogram;
+	int rc = path ? bench_histogram_write(summary, path) : 0;
+
+	if (rc == 0)
+		return CMD_OK;
+	fprintf(stderr, "weft bench: --histogram %s: %s\n", path, strerror(-rc));
+	return CMD_FAILED;
+}
+
 int bench_report(const struct bench_summary *summary)
 {
 	enum bench_format format = summary->options->format;
 	bool failed = summary->error[0];
+	int status = status_of(summary);
 
 	if (failed && !summary->ops)
 		report_nothing(summary);
 	else if (format == BENCH_JSON)
 		report_json(summary);
 	else if (format == BENCH_CSV)
-		report_csv(summary);
+		bench_csv_header(), bench_csv_line(summary);
 	else
 		report_table(summary);
 	if (failed) {
 		fflush(stdout); /* in this order on a terminal too */
 		fprintf(stderr, "weft bench: %s\n", summary->error);
 	}
-	if (failed)
-		return CMD_FAILED;
-	/* As a shell counts what a signal ended: a script sees that this was not the run it asked for. */
-	return summary->interrupted ? 128 + summary->interrupted : CMD_OK;
+	if (summary->ops && write_histogram(summary) != CMD_OK && status == CMD_OK)
+		status = CMD_FAILED;
+	return status;
 }

@@ -4,7 +4,14 @@
 
 #include <errno.h>
 
-enum { FLAG_VERIFY = 1, FLAG_MANUAL = 2, FLAG_SIMULATED = 4, FLAGS = 7 };
+enum {
+	FLAG_VERIFY = 1,
+	FLAG_MANUAL = 2,
+	FLAG_SIMULATED = 4,
+	FLAG_CHECKSUM = 8,
+	FLAG_REVERSE = 16,
+	FLAGS = 31
+};
 
 bool bench_op_is_message(int op)
 {
@@ -32,7 +39,9 @@ int bench_params_pack(const struct bench_params *params, void *to, size_t room)
 	cmd_pack_start(&pack, to, room);
 	cmd_pack_u32(&pack, (uint32_t)params->op);
 	cmd_pack_u32(&pack, (params->verify ? FLAG_VERIFY : 0) | (params->manual ? FLAG_MANUAL : 0) |
-				(params->simulated ? FLAG_SIMULATED : 0));
+				(params->simulated ? FLAG_SIMULATED : 0) |
+				(params->checksum ? FLAG_CHECKSUM : 0) |
+				(params->reverse ? FLAG_REVERSE : 0));
 	cmd_pack_u64(&pack, params->slot_bytes);
 	cmd_pack_u64(&pack, params->pages);
 	cmd_pack_u64(&pack, params->slots);
@@ -42,6 +51,9 @@ int bench_params_pack(const struct bench_params *params, void *to, size_t room)
 	cmd_pack_u64(&pack, params->workers);
 	cmd_pack_u64(&pack, params->rail_limit_ns);
 	cmd_pack_u64(&pack, params->peer_limit_ns);
+	cmd_pack_u64(&pack, params->duration_ns);
+	cmd_pack_u64(&pack, params->warmup_ns);
+	cmd_pack_u64(&pack, params->ops);
 	cmd_pack_text(&pack, params->provider);
 	cmd_pack_text(&pack, params->rails);
 	cmd_pack_text(&pack, params->avoid);
@@ -60,6 +72,8 @@ int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret
 	params.verify = flags & FLAG_VERIFY;
 	params.manual = flags & FLAG_MANUAL;
 	params.simulated = flags & FLAG_SIMULATED;
+	params.checksum = flags & FLAG_CHECKSUM;
+	params.reverse = flags & FLAG_REVERSE;
 	params.slot_bytes = cmd_unpack_u64(&unpack);
 	params.pages = cmd_unpack_u64(&unpack);
 	params.slots = cmd_unpack_u64(&unpack);
@@ -69,6 +83,9 @@ int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret
 	params.workers = cmd_unpack_u64(&unpack);
 	params.rail_limit_ns = cmd_unpack_u64(&unpack);
 	params.peer_limit_ns = cmd_unpack_u64(&unpack);
+	params.duration_ns = cmd_unpack_u64(&unpack);
+	params.warmup_ns = cmd_unpack_u64(&unpack);
+	params.ops = cmd_unpack_u64(&unpack);
 	cmd_unpack_text(&unpack, params.provider, sizeof params.provider);
 	cmd_unpack_text(&unpack, params.rails, sizeof params.rails);
 	cmd_unpack_text(&unpack, params.avoid, sizeof params.avoid);
@@ -81,6 +98,10 @@ int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret
 		return -EPROTO;
 	if (bench_op_is_message(params.op) && params.slot_bytes > BENCH_MESSAGE_MAX)
 		return -EPROTO;
+	/* Whoever drives has a place for everything in flight. */
+	if (params.depth > BENCH_DEPTH_MAX ||
+	    (bench_op_uses_region(params.op) && params.depth * params.pages > params.slots))
+		return -EPROTO;
 	*ret_params = params;
 	return 0;
 }
@@ -92,6 +113,10 @@ int bench_ready_pack(const struct bench_ready *ready, void *to, size_t room)
 	cmd_pack_text(&pack, ready->provider);
 	cmd_pack_u32(&pack, ready->rails);
 	cmd_pack_u64(&pack, ready->line_bps);
+	cmd_pack_text(&pack, ready->host);
+	cmd_pack_text(&pack, ready->weft);
+	cmd_pack_text(&pack, ready->libfabric);
+	cmd_pack_u32(&pack, ready->workers);
 	return packed(&pack);
 }
 
@@ -103,6 +128,10 @@ int bench_ready_unpack(const void *from, size_t bytes, struct bench_ready *ret_r
 	cmd_unpack_text(&unpack, ready.provider, sizeof ready.provider);
 	ready.rails = cmd_unpack_u32(&unpack);
 	ready.line_bps = cmd_unpack_u64(&unpack);
+	cmd_unpack_text(&unpack, ready.host, sizeof ready.host);
+	cmd_unpack_text(&unpack, ready.weft, sizeof ready.weft);
+	cmd_unpack_text(&unpack, ready.libfabric, sizeof ready.libfabric);
+	ready.workers = cmd_unpack_u32(&unpack);
 	if (!cmd_unpack_done(&unpack))
 		return -EPROTO;
 	*ret_ready = ready;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-	CMD_CONTROL_VERSION = 2,
+	CMD_CONTROL_VERSION = 3,
 	CMD_CONTROL_HEADER = 16,
 	CMD_CONTROL_MAX = 128 * 1024, /* bytes in a frame */
 };
@@ -25,12 +25,13 @@ enum cmd_frame {
 	CMD_FRAME_REGION,    /* from the peer: its region's descriptor */
 	CMD_FRAME_READY,     /* from the peer: what it set up */
 	CMD_FRAME_ALIVE,     /* to the peer, now and then during the run */
-	CMD_FRAME_START,     /* to the peer: measuring begins */
+	CMD_FRAME_START,     /* to the peer, and back: measuring begins */
 	CMD_FRAME_STOP,	     /* to the peer: measuring is over; how many messages it must have */
 	CMD_FRAME_MAP,	     /* to the peer: what the next slots should hold */
 	CMD_FRAME_VERIFY,    /* to the peer: that was all of it */
 	CMD_FRAME_RESULT,    /* from the peer: what it has */
 	CMD_FRAME_BYE,	     /* to the peer: done */
+	CMD_FRAME_SUMMARY,   /* from whoever drove to whoever prints */
 	CMD_FRAME_ERROR,     /* both: a number and a sentence; nothing follows */
 	CMD_FRAME_LAST = CMD_FRAME_ERROR,
 };

@@ -57,3 +57,20 @@ uint64_t cmd_histogram_quantile(const struct cmd_histogram *histogram, double fr
 	}
 	return histogram->largest;
 }
+
+void cmd_histogram_bounds(unsigned bucket, uint64_t *ret_first, uint64_t *ret_last)
+{
+	*ret_first = bucket ? top_of(bucket - 1) + 1 : 0;
+	*ret_last = top_of(bucket);
+}
+
+void cmd_histogram_merge(struct cmd_histogram *histogram, const struct cmd_histogram *other)
+{
+	for (unsigned bucket = 0; bucket < CMD_HISTOGRAM_BUCKETS; bucket++)
+		histogram->count[bucket] += other->count[bucket];
+	histogram->total += other->total;
+	if (other->smallest < histogram->smallest)
+		histogram->smallest = other->smallest;
+	if (other->largest > histogram->largest)
+		histogram->largest = other->largest;
+}

@@ -23,4 +23,9 @@ void cmd_histogram_add(struct cmd_histogram *histogram, uint64_t value);
 /* The value that a fraction (0 to 1) of all values does not exceed; 0 when there are none. */
 uint64_t cmd_histogram_quantile(const struct cmd_histogram *histogram, double fraction);
 
+/* What a bucket holds: both ends belong to it. */
+void cmd_histogram_bounds(unsigned bucket, uint64_t *ret_first, uint64_t *ret_last);
+/* Adds all of another's values. */
+void cmd_histogram_merge(struct cmd_histogram *histogram, const struct cmd_histogram *other);
+
 #endif

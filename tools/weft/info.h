@@ -34,6 +34,7 @@ struct info {
 	uint32_t nics;
 	bool opened;
 	struct weft_info engine;
+	uint32_t groups_found; /* before they were merged for want of cores */
 	struct weft_rail_info rail[INFO_RAILS_MAX];
 	uint32_t rails;
 	struct weft_config config, effect; /* as given to weft_open(), and with the defaults filled in */

@@ -7,6 +7,8 @@
 #include "info.h"
 #include "spawn.h"
 
+#include "engine/engine.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -178,6 +180,8 @@ static int measure_peers(struct info *info, weft_engine *engine, struct cmd_cont
 
 static void read_engine(struct info *info, weft_engine *engine)
 {
+	info->groups_found = wf_layout_found(&engine->layout);
+	info->effect.size = sizeof(info->effect);
 	if (weft_engine_info(engine, &info->engine) < 0 || weft_engine_config(engine, &info->effect) < 0)
 		return;
 	info->opened = true;

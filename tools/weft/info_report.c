@@ -3,6 +3,8 @@
 #include "json.h"
 #include "options.h"
 
+#include "engine/plan.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +66,7 @@ static void print_rails(const struct info *info)
 {
 	char link[32], message[32], window[32], both[64];
 	int name = 4, address = 7;
+	uint32_t emulated = 0;
 
 	for (uint32_t i = 0; i < info->rails; i++) {
 		name = wider(name, info->rail[i].name);
@@ -80,7 +83,11 @@ static void print_rails(const struct info *info)
 		       size_or(rail->max_message, message, sizeof message), both, rail->queue_ops,
 		       rail->inject_bytes, rail->delivery_complete ? "yes" : "no",
 		       rail->waits ? "yes" : "no");
+		emulated += rail->emulated;
 	}
+	if (emulated)
+		printf("  writes are emulated on %u of %u: they go by messages, and the peer's CPU puts them in place\n",
+		       emulated, info->rails);
 }
 
 static void print_setting(const char *name, uint64_t value, uint64_t given, const char *shown)
@@ -165,6 +172,13 @@ static void report_text(const struct info *info)
 	       info->engine.rails, info->engine.rails == 1 ? "" : "s", info->engine.groups,
 	       info->engine.groups == 1 ? "" : "s", info->engine.workers,
 	       info->engine.workers == 1 ? "" : "s");
+	if (info->groups_found > info->engine.groups && info->options.workers)
+		printf("  (--workers %u merges the %u groups of the topology)\n", (unsigned)info->options.workers,
+		       info->groups_found);
+	else if (info->groups_found > info->engine.groups)
+		printf("  (the topology has %u groups, as 'weft topo' shows; each takes a worker, and this process has\n"
+		       "  cores for %u besides the application: --workers %u keeps them apart)\n",
+		       info->groups_found, wf_layout_most_workers(), info->groups_found);
 	print_rails(info);
 	print_config(info);
 	print_memory(info);
@@ -209,6 +223,7 @@ static void json_rails(const struct info *info, struct cmd_json *json)
 		cmd_json_number(json, "inject_bytes", rail->inject_bytes);
 		cmd_json_bool(json, "delivery_complete", rail->delivery_complete);
 		cmd_json_bool(json, "waits", rail->waits);
+		cmd_json_bool(json, "emulated", rail->emulated);
 		cmd_json_close(json, '}');
 	}
 	cmd_json_close(json, ']');
@@ -268,6 +283,7 @@ static void report_json(const struct info *info)
 		cmd_json_text(&json, "provider", info->engine.provider);
 		cmd_json_text(&json, "why", info->transport.why);
 		cmd_json_number(&json, "groups", info->engine.groups);
+		cmd_json_number(&json, "topology_groups", info->groups_found);
 		cmd_json_number(&json, "workers", info->engine.workers);
 		json_rails(info, &json);
 		json_config(info, &json);

@@ -1,5 +1,6 @@
 /* The weft command: finds the subcommand in a table and hands over. */
 #include "commands.h"
+#include "options.h"
 #include "suggest.h"
 
 #include <weft.h>
@@ -80,6 +81,8 @@ static int unknown_word(const char *kind, const char *word)
 		for (int i = 0; i < COMMANDS; i++)
 			cmd_suggest_offer(&suggest, commands[i].name);
 		cmd_suggest_offer(&suggest, "help");
+		if (strcmp(word, "version") == 0)
+			suggest.best = "--version";
 	}
 	fprintf(stderr, "weft: there is no %s '%s'", kind, word);
 	if (suggest.best)
@@ -88,9 +91,17 @@ static int unknown_word(const char *kind, const char *word)
 	return CMD_USAGE;
 }
 
+static int too_many(const char *word)
+{
+	fprintf(stderr, "weft: '%s' is one argument too many\nTry 'weft --help'.\n", word);
+	return CMD_USAGE;
+}
+
 static int run_help(int argc, char **argv)
 {
 	char help[] = "--help";
+	if (argc > 2)
+		return too_many(argv[2]);
 	if (argc < 2) {
 		print_help(stdout);
 		return CMD_OK;
@@ -130,12 +141,18 @@ static int run(int argc, char **argv)
 		return CMD_USAGE;
 	}
 	const char *word = argv[1];
-	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-		print_help(stdout);
+	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+		return run_help(argc - 1, argv + 1);
+	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+		if (argc > 2)
+			return too_many(argv[2]);
+		printf("weft %s\n", weft_version());
 		return CMD_OK;
 	}
-	if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-		printf("weft %s\n", weft_version());
+	if (strcmp(word, CMD_COMPLETE) == 0 && argc == 2) {
+		for (int i = 0; i < COMMANDS; i++)
+			printf("%s\t%s\n", commands[i].name, commands[i].description);
+		puts("help\thelp on a command\n--help\tthe commands and examples\n--version\tthe version");
 		return CMD_OK;
 	}
 	if (strcmp(word, "help") == 0)

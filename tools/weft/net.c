@@ -69,40 +69,72 @@ static int resolve(const struct cmd_net_address *address, int flags, struct addr
 	return -ENOENT;
 }
 
+/* An IPv6 address needs them before a port. */
+static const char *open_bracket(const char *host)
+{
+	return strchr(host, ':') ? "[" : "";
+}
+
+static const char *close_bracket(const char *host)
+{
+	return strchr(host, ':') ? "]" : "";
+}
+
+/* IPv4 too where the address is the one for all. */
+static int listen_at(const struct addrinfo *at)
+{
+	int on = 1, off = 0, fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (at->ai_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+	    bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, 8) == 0)
+		return fd;
+	int rc = -errno;
+	close(fd);
+	return rc;
+}
+
 int cmd_net_listen(const struct cmd_net_address *given, char *why, size_t room)
 {
 	struct cmd_net_address address = *given;
 	struct addrinfo *found;
-	int on = 1;
+	bool any = !address.host[0];
 
-	if (!address.host[0])
-		snprintf(address.host, sizeof address.host, "0.0.0.0");
+	if (any)
+		snprintf(address.host, sizeof address.host, "::");
 	int rc = resolve(&address, AI_PASSIVE, &found, why, room);
-	if (rc < 0)
-		return rc;
-	int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
-	    bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 8) == 0) {
+	int fd = rc < 0 ? rc : listen_at(found);
+	if (rc == 0)
 		freeaddrinfo(found);
-		return fd;
+	/* A host without IPv6. */
+	if (any && (rc < 0 || fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL)) {
+		snprintf(address.host, sizeof address.host, "0.0.0.0");
+		rc = resolve(&address, AI_PASSIVE, &found, why, room);
+		fd = rc < 0 ? rc : listen_at(found);
+		if (rc == 0)
+			freeaddrinfo(found);
 	}
-	rc = -errno;
-	freeaddrinfo(found);
-	if (fd >= 0)
-		close(fd);
+	if (rc < 0 || fd >= 0)
+		return rc < 0 ? rc : fd;
+	rc = fd;
 	if (rc == -EADDRINUSE)
 		snprintf(why, room,
 			 "port %s is in use: another 'weft bench --listen' or program has it. End that one, "
 			 "or choose "
-			 "another port with --listen %s%sPORT ('ss -ltnp' shows who has it)",
-			 address.port, given->host, given->host[0] ? ":" : "");
+			 "another port with --listen %s%s%s%sPORT ('ss -ltnp' shows who has it)",
+			 address.port, open_bracket(given->host), given->host, close_bracket(given->host),
+			 given->host[0] ? ":" : "");
 	else if (rc == -EACCES)
 		snprintf(why, room, "port %s is reserved: choose one above 1023", address.port);
 	else if (rc == -EADDRNOTAVAIL)
 		snprintf(why, room, "%s is not an address of this host ('ip addr' shows which are)",
 			 address.host);
 	else
-		snprintf(why, room, "cannot listen on %s:%s: %s", address.host, address.port, strerror(-rc));
+		snprintf(why, room, "cannot listen on %s%s%s:%s: %s", open_bracket(address.host),
+			 address.host, close_bracket(address.host), address.port, strerror(-rc));
 	return rc;
 }
 
@@ -180,18 +212,39 @@ int cmd_net_connect(const struct cmd_net_address *address, uint64_t timeout_ns, 
 		return fd;
 	}
 	if (fd == -ECONNREFUSED)
-		snprintf(why, room, "nobody listens at %s:%s: start 'weft bench --listen %s' there first",
-			 address->host, address->port, address->port);
+		snprintf(why, room, "nobody listens at %s%s%s:%s: start 'weft bench --listen %s' there first",
+			 open_bracket(address->host), address->host, close_bracket(address->host),
+			 address->port, address->port);
 	else
-		snprintf(why, room, "cannot reach %s:%s: %s", address->host, address->port, strerror(-fd));
+		snprintf(why, room, "cannot reach %s%s%s:%s: %s", open_bracket(address->host), address->host,
+			 close_bracket(address->host), address->port, strerror(-fd));
 	return fd;
 }
 
 static int ends(int fd, bool other_end, struct sockaddr_storage *ret_address, socklen_t *ret_length)
 {
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)ret_address;
+	struct sockaddr_in v4 = { .sin_family = AF_INET };
+
 	*ret_length = sizeof *ret_address;
-	return other_end ? getpeername(fd, (struct sockaddr *)ret_address, ret_length)
-			 : getsockname(fd, (struct sockaddr *)ret_address, ret_length);
+	int rc = other_end ? getpeername(fd, (struct sockaddr *)ret_address, ret_length)
+			   : getsockname(fd, (struct sockaddr *)ret_address, ret_length);
+	/* IPv4 through a socket for both is IPv4. */
+	if (rc == 0 && v6->sin6_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+		memcpy(&v4.sin_addr, &v6->sin6_addr.s6_addr[12], 4);
+		v4.sin_port = v6->sin6_port;
+		memcpy(ret_address, &v4, *ret_length = sizeof v4);
+	}
+	return rc;
+}
+
+void cmd_net_other_end(int fd, struct sockaddr_storage *ret_address)
+{
+	socklen_t length;
+
+	memset(ret_address, 0, sizeof *ret_address);
+	if (ends(fd, true, ret_address, &length) < 0)
+		ret_address->ss_family = AF_UNSPEC;
 }
 
 char *cmd_net_name(int fd, bool other_end, char *text, size_t room)

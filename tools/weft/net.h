@@ -24,6 +24,9 @@ int cmd_net_connect(const struct cmd_net_address *address, uint64_t timeout_ns, 
 
 /* "10.0.0.1:7471" of this end, or of the other. */
 char *cmd_net_name(int fd, bool other_end, char *text, size_t room);
+/* Its address; of family AF_UNSPEC when there is none. */
+struct sockaddr_storage;
+void cmd_net_other_end(int fd, struct sockaddr_storage *ret_address);
 /* Both ends are on this host. */
 bool cmd_net_same_host(int fd);
 

@@ -185,6 +185,9 @@ int cmd_options_parse(const struct cmd_usage *usage, const struct cmd_option *op
 		} else if (!only_operands && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
 			cmd_options_help(usage, options, stdout);
 			return CMD_OPTIONS_HELP;
+		} else if (!only_operands && argc == 2 && strcmp(word, CMD_COMPLETE) == 0) {
+			cmd_options_list(usage, options, stdout);
+			return CMD_OPTIONS_HELP;
 		} else if (!only_operands && word[0] == '-' && word[1]) {
 			if (take_option(usage, options, argc, argv, &i) < 0)
 				return -1;
@@ -232,6 +235,27 @@ static void print_option(FILE *to, const struct cmd_option *option)
 	else
 		fprintf(to, "%*s", HELP_COLUMN - column, "");
 	print_wrapped(to, option->help, HELP_COLUMN, HELP_COLUMN);
+}
+
+/* One line is enough where one chooses. */
+static int first_part(const char *help)
+{
+	return (int)strcspn(help, ":;(\n");
+}
+
+void cmd_options_list(const struct cmd_usage *usage, const struct cmd_option *options, FILE *to)
+{
+	for (const struct cmd_option *option = options; option->name; option++) {
+		if (!option->help)
+			continue;
+		fprintf(to, "--%s\t%s\t", option->name, option->argument ? option->argument : "");
+		for (int i = 0; option->choices && option->choices[i]; i++)
+			fprintf(to, "%s%s", i ? " " : "", option->choices[i]);
+		fprintf(to, "\t%.*s\n", first_part(option->help), option->help);
+	}
+	fputs("--help\t\t\tthe options and examples\n", to);
+	for (int i = 0; usage->words && usage->words[i]; i++)
+		fprintf(to, "%s\t\t\t\n", usage->words[i]);
 }
 
 void cmd_options_help(const struct cmd_usage *usage, const struct cmd_option *options, FILE *to)

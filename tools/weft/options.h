@@ -35,7 +35,7 @@ struct cmd_option {
 	const char *argument; /* what the help calls it; NULL for flags */
 	const char *help;     /* NULL: not shown, for what only weft itself passes */
 	uint64_t min, max;    /* numbers, sizes, durations; max 0: no limit */
-	const char *const *choices;
+	const char *const *choices; /* of CMD_CHOICE; for others what completion offers */
 	bool *given;   /* set when the option was there; may be NULL */
 	bool optional; /* the argument may be left out */
 };
@@ -46,13 +46,17 @@ struct cmd_usage {
 	const char *about;
 	const char *examples;
 	const char *more; /* "See weft-bench(1)." */
+	const char *const *words; /* operands that completion offers; NULL: none */
 };
 
 /* 0; CMD_OPTIONS_HELP when help was asked for and printed; -1 when an error was printed. What is not an
  * option goes to operands, at most max_operands of them. */
 enum { CMD_OPTIONS_HELP = 1 };
+#define CMD_COMPLETE "--complete"
 int cmd_options_parse(const struct cmd_usage *usage, const struct cmd_option *options, int argc, char **argv,
 		      const char **operands, int max_operands);
+/* "--complete", for completions/: a line per option, "--name<TAB>argument<TAB>choices<TAB>help", and per word. */
+void cmd_options_list(const struct cmd_usage *usage, const struct cmd_option *options, FILE *to);
 void cmd_options_help(const struct cmd_usage *usage, const struct cmd_option *options, FILE *to);
 
 /* 0, or a negative errno: -EINVAL for junk, -ERANGE for what does not fit. */

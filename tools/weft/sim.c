@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "json.h"
 #include "options.h"
+#include "suggest.h"
 
 #include "../../sim/control.h"
 #include "../../sim/spec.h"
@@ -14,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { FIRST_WITH_FILE = 2 };
+static const char *const words[] = { "machines", "knobs", "faults", "set", "clear", "link", NULL };
 
 static const struct cmd_usage usage = {
 	.command = "weft sim",
@@ -30,6 +34,7 @@ static const struct cmd_usage usage = {
 		    "  weft sim faults /tmp/faults --json       what is set, how often it struck\n"
 		    "  weft sim clear /tmp/faults               all of it\n",
 	.more = "All rates are simulated. See weft-sim(1).",
+	.words = words,
 };
 
 static int list_machines(bool as_json)
@@ -167,23 +172,23 @@ static int clear_rules(struct sim_control *control, const char *which)
 	return CMD_OK;
 }
 
+#define LINK_RULE 128
+static const char *link_rule(const char *nic, char rule[LINK_RULE])
+{
+	snprintf(rule, LINK_RULE, "nic=%.100s,fault=down", nic);
+	return rule;
+}
+
 /* Down is a rule; up clears the rules that say exactly that. */
 static int set_link(struct sim_control *control, const char *nic, const char *state, bool as_json)
 {
 	struct sim_rule wanted;
-	char rule[128], why[256], text[512], mine[512];
+	char rule[LINK_RULE], text[512], mine[512];
 
-	snprintf(rule, sizeof rule, "nic=%.100s,fault=down", nic);
-	if (sim_rule_parse(rule, &wanted, why, sizeof why)) {
-		fprintf(stderr, "weft sim: %s\n", why);
-		return CMD_USAGE;
-	}
+	link_rule(nic, rule);
 	if (!strcmp(state, "down"))
 		return set_rule(control, rule, as_json);
-	if (strcmp(state, "up")) {
-		fprintf(stderr, "weft sim: a link goes 'up' or 'down', not '%s'\n", state);
-		return CMD_USAGE;
-	}
+	sim_rule_parse(rule, &wanted, NULL, 0); /* checked before */
 	sim_rule_format(&wanted, mine, sizeof mine);
 	for (int i = 0; i < SIM_RULES; i++) {
 		if (atomic_load_explicit(&control->rules[i].active, memory_order_acquire) != 1)
@@ -195,40 +200,82 @@ static int set_link(struct sim_control *control, const char *nic, const char *st
 	return CMD_OK;
 }
 
-static int with_file(const char *const *operands, int count, bool as_json)
+/* The words after FILE are right; a rule that is not must not leave a file behind either. */
+static int check_words(const char *verb, const char *const *operands, int count)
 {
-	const char *verb = operands[0];
-	struct sim_control *control;
-	int rc, status = CMD_USAGE;
+	bool sets = !strcmp(verb, "set"), links = !strcmp(verb, "link");
+	char why[256], text[LINK_RULE];
+	struct sim_rule rule;
+	int least = sets ? 3 : links ? 4 : 2;
+	int most = !strcmp(verb, "clear") ? 3 : least;
 
 	if (count < 2) {
 		fprintf(stderr, "weft sim %s: which control file? (control= of the specification)\n", verb);
-		return CMD_USAGE;
+		return -1;
 	}
+	if (count < least || count > most) {
+		fprintf(stderr, "weft sim: usage: weft sim %s\n", usage.synopsis);
+		return -1;
+	}
+	if ((sets || links) &&
+	    sim_rule_parse(sets ? operands[2] : link_rule(operands[2], text), &rule, why, sizeof why)) {
+		fprintf(stderr, "weft sim: %s\n", why);
+		return -1;
+	}
+	if (links && strcmp(operands[3], "up") && strcmp(operands[3], "down")) {
+		fprintf(stderr, "weft sim: a link goes 'up' or 'down', not '%s'\n", operands[3]);
+		return -1;
+	}
+	return 0;
+}
+
+static int with_file(const char *const *operands, int count, bool as_json)
+{
+	const char *verb = operands[0], *path = operands[1];
+	struct sim_control *control;
+	int rc, status;
+
+	if (check_words(verb, operands, count))
+		return CMD_USAGE;
 	/* Setting a fault may come before the run that meets it; listing and clearing what never was is a
 	 * slip. */
-	if ((!strcmp(verb, "faults") || !strcmp(verb, "clear")) && access(operands[1], F_OK)) {
-		fprintf(stderr, "weft sim: %s: %s\n", operands[1], strerror(errno));
-		return CMD_FAILED;
-	}
-	rc = sim_control_open(operands[1], &control);
+	rc = !strcmp(verb, "clear") && access(path, F_OK) ? -errno
+	     : !strcmp(verb, "faults")			  ? sim_control_view(path, &control)
+							  : sim_control_open(path, &control);
 	if (rc) {
-		fprintf(stderr, "weft sim: %s: %s\n", operands[1],
+		fprintf(stderr, "weft sim: %s: %s\n", path,
 			rc == -EINVAL ? "not a control file" : strerror(-rc));
 		return CMD_FAILED;
 	}
-	if (!strcmp(verb, "faults") && count == 2)
+	if (!strcmp(verb, "faults"))
 		status = list_faults(control, as_json);
-	else if (!strcmp(verb, "set") && count == 3)
+	else if (!strcmp(verb, "set"))
 		status = set_rule(control, operands[2], as_json);
-	else if (!strcmp(verb, "clear") && count <= 3)
+	else if (!strcmp(verb, "clear"))
 		status = clear_rules(control, count == 3 ? operands[2] : NULL);
-	else if (!strcmp(verb, "link") && count == 4)
-		status = set_link(control, operands[2], operands[3], as_json);
 	else
-		fprintf(stderr, "weft sim: usage: weft sim %s\n", usage.synopsis);
+		status = set_link(control, operands[2], operands[3], as_json);
 	sim_control_close(control);
 	return status;
+}
+
+static int unknown_word(const char *const *operands)
+{
+	struct cmd_suggest suggest;
+
+	cmd_suggest_start(&suggest, operands[0]);
+	for (int i = 0; words[i]; i++) {
+		if (!strcmp(operands[0], words[i])) { /* one that takes nothing more */
+			fprintf(stderr, "weft sim: '%s' is one argument too many\n", operands[1]);
+			return CMD_USAGE;
+		}
+		cmd_suggest_offer(&suggest, words[i]);
+	}
+	fprintf(stderr, "weft sim: there is no '%s'", operands[0]);
+	if (suggest.best)
+		fprintf(stderr, "; did you mean '%s'?", suggest.best);
+	fprintf(stderr, "\nUsage: weft sim %s\n", usage.synopsis);
+	return CMD_USAGE;
 }
 
 int weft_cmd_sim(int argc, char **argv)
@@ -249,10 +296,8 @@ int weft_cmd_sim(int argc, char **argv)
 		return list_machines(as_json);
 	if (count == 1 && !strcmp(operands[0], "knobs"))
 		return list_knobs(as_json);
-	for (const char *const *verb = (const char *const[]){ "faults", "set", "clear", "link", NULL }; *verb;
-	     verb++)
-		if (!strcmp(operands[0], *verb))
+	for (int i = 0; words[i]; i++)
+		if (!strcmp(operands[0], words[i]) && i >= FIRST_WITH_FILE)
 			return with_file(operands, count, as_json);
-	fprintf(stderr, "weft sim: no '%s' here; usage: weft sim %s\n", operands[0], usage.synopsis);
-	return CMD_USAGE;
+	return unknown_word(operands);
 }

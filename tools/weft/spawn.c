@@ -30,12 +30,11 @@ static void become(int fd, pid_t parent, char *const *argv)
 
 int cmd_spawn(const char *const *words, pid_t *ret_child, int *ret_fd)
 {
-	enum { WORDS = 16 };
 	int pair[2], count = 0;
-	char number[16], *argv[WORDS + 2];
+	char number[16], *argv[CMD_SPAWN_WORDS + 2];
 	pid_t parent = getpid();
 
-	for (; words[count] && count < WORDS; count++)
+	for (; words[count] && count < CMD_SPAWN_WORDS; count++)
 		argv[count] = (char *)(uintptr_t)words[count]; /* exec takes them so and changes nothing */
 	argv[count] = number;
 	argv[count + 1] = NULL;

@@ -37,8 +37,10 @@ unsigned cmd_suggest_distance(const char *a, const char *b)
 
 void cmd_suggest_start(struct cmd_suggest *suggest, const char *typed)
 {
-	/* A third of the word wrong is a typing slip; more is another word. */
-	unsigned limit = (unsigned)strlen(typed) / 3 + 1;
+	/* A third of the word wrong is a typing slip; more is another word. One slip is forgiven in any that
+	 * is not shorter than three letters. */
+	size_t length = strlen(typed);
+	unsigned limit = length < 3 ? 0 : (unsigned)length / 3;
 	*suggest = (struct cmd_suggest){ .typed = typed, .distance = smaller(limit, 4) + 1 };
 }
 

@@ -4,6 +4,8 @@
 #include "topo_view.h"
 #include "transport.h"
 
+#include "engine/plan.h"
+
 #include <weft.h>
 
 #include <errno.h>
@@ -26,6 +28,7 @@ struct nic_list {
 	size_t count;
 	int best;
 	bool simulated;
+	const char *provider; /* only of this one; NULL: of any */
 };
 
 static const struct cmd_usage usage = {
@@ -99,7 +102,8 @@ static int keep_nic(void *context, const struct weft_nic *nic)
 	list->ranks = ranks ? ranks : list->ranks;
 	if (!nics || !ranks)
 		return -ENOMEM;
-	if (!nic->usable || !nic->name)
+	if ((!nic->usable && !list->provider) || !nic->name ||
+	    (list->provider && strcmp(nic->provider, list->provider) != 0))
 		return 0;
 	for (size_t i = 0; i < list->count; i++)
 		if (strcmp(list->nics[i].name, nic->name) == 0 && list->ranks[i] == rank_of(nic->provider))
@@ -132,7 +136,7 @@ static int list_nics(const struct topo_options *options, const char *xml, struct
 	size_t kept = 0;
 	int rc;
 
-	config.provider = options->provider;
+	list->provider = config.provider = options->provider;
 	config.topology = xml;
 	rc = weft_nics(&config, keep_nic, list);
 	if (rc < 0)
@@ -196,20 +200,24 @@ static int plan_and_show(const struct topo_options *options, const struct wf_top
 		.groups_path = options->groups,
 		.allowed_cpus = options->cpus,
 	};
+	size_t most = options->groups ? SIZE_MAX : wf_layout_most_workers();
 	struct wf_topo_plan *plan;
 	struct topo_view view;
 	char why[400];
-	int status = CMD_FAILED;
+	int status = CMD_FAILED, rc;
 
-	if (wf_topo_plan(topo, nics, count, &plan_options, &plan, why, sizeof(why))) {
+	rc = wf_topo_plan(topo, nics, count, &plan_options, &plan, why, sizeof(why));
+	if (rc) {
 		fprintf(stderr, "weft topo: %s\n", why);
-		return CMD_FAILED;
+		return rc == -EINVAL && options->cpus && !options->groups ? CMD_USAGE : CMD_FAILED;
 	}
 	if (topo_view_open(&view, topo, nics, count, plan)) {
 		fprintf(stderr, "weft topo: out of memory\n");
 	} else {
 		view.source = source;
 		view.simulated = simulated;
+		if (!options->xml && !options->cpus)
+			view.engine_groups = plan->found < most ? plan->found : most;
 		name_machine(&view);
 		status = show(options, &view);
 		topo_view_close(&view);
@@ -241,7 +249,14 @@ static int run(const struct topo_options *options)
 			fprintf(stderr,
 				"weft topo: the library lists no NICs (%s); showing what hwloc sees\n",
 				weft_strerror(rc));
-		else if (list.count || options->provider) {
+		if (options->provider && !list.count) {
+			fprintf(stderr,
+				"weft topo: no NIC here is of provider '%s'; 'weft info' lists them\n",
+				options->provider);
+			wf_topo_close(topo);
+			return CMD_FAILED;
+		}
+		if (!rc && list.count) {
 			found = list.nics;
 			count = list.count;
 		}

@@ -102,6 +102,10 @@ void topo_print_json(const struct topo_view *view, FILE *to)
 	cmd_json_bool(&json, "simulated", view->simulated);
 	cmd_json_bool(&json, "this_host", view->plan->this_host);
 	put_rate(&json, view->bits_per_second);
+	if (view->engine_groups)
+		cmd_json_number(&json, "engine_groups", view->engine_groups);
+	else
+		cmd_json_null(&json, "engine_groups");
 	cmd_json_open(&json, "groups", '[');
 	for (size_t i = 0; i < view->plan->count; i++)
 		put_group(&json, view, i);

@@ -37,6 +37,7 @@ struct topo_view {
 	const char *source;	  /* where the topology comes from, for people */
 	char machine[128];	  /* what it is, or this host's name; "" when not known */
 	bool simulated;		  /* its NICs are */
+	size_t engine_groups;	  /* that an engine of this process makes of them by default; 0: not of this process */
 	size_t device_count, place_count;
 	struct topo_device *devices;
 	struct topo_place *places;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const cmd_provider_names[] = { "efa", "verbs", "tcp", "shm", NULL };
+
 struct found {
 	const char *avoid;
 	bool efa, verbs, shm;
@@ -26,7 +28,7 @@ static bool next_word(const char **at, char *word, size_t room)
 	return span;
 }
 
-static bool lists(const char *list, const char *name)
+bool cmd_transport_lists(const char *list, const char *name)
 {
 	char word[CMD_RAILS_TEXT];
 
@@ -46,8 +48,8 @@ static int look(void *context, const struct weft_nic *nic)
 {
 	struct found *found = context;
 
-	if (!nic->usable || lists(found->avoid, nic->name) ||
-	    (nic->address && lists(found->avoid, nic->address)))
+	if (!nic->usable || cmd_transport_lists(found->avoid, nic->name) ||
+	    (nic->address && cmd_transport_lists(found->avoid, nic->address)))
 		return 0;
 	found->efa |= is_a(nic->provider, "efa");
 	found->verbs |= is_a(nic->provider, "verbs");
@@ -100,12 +102,27 @@ static int check_twice(const char *list, char *why, size_t room)
 	char word[CMD_RAILS_TEXT];
 
 	while (next_word(&list, word, sizeof word)) {
-		if (lists(list, word)) {
+		if (cmd_transport_lists(list, word)) {
 			snprintf(why, room, "--rails names %.100s twice: a NIC is one rail", word);
 			return -EINVAL;
 		}
 	}
 	return 0;
+}
+
+static int check_ports(const char *ports, char *why, size_t room)
+{
+	const char *dash = strchr(ports, '-');
+	char low[24] = "";
+	uint64_t first = 0, last = 0;
+
+	memcpy(low, ports, dash && dash - ports < 24 ? (size_t)(dash - ports) : 0);
+	if (cmd_parse_number(dash ? dash + 1 : ports, &last) == 0 &&
+	    (dash ? cmd_parse_number(low, &first) : (first = last, 0)) == 0 && first >= 1 && first <= last &&
+	    last <= 65535)
+		return 0;
+	snprintf(why, room, "--ports cannot be '%.40s': it takes a range of ports such as 20000-20100", ports);
+	return -EINVAL;
 }
 
 int cmd_transport_check(const struct cmd_transport_options *options, char *why, size_t room)
@@ -125,7 +142,20 @@ int cmd_transport_check(const struct cmd_transport_options *options, char *why, 
 		snprintf(why, room, "the text of --provider, --rails or --avoid is too long");
 		return -EINVAL;
 	}
+	if (options->ports && check_ports(options->ports, why, room) < 0)
+		return -EINVAL;
 	return options->rails ? check_twice(options->rails, why, room) : 0;
+}
+
+/* Without a word from the user the engine takes RDMA NICs where there are any. */
+static bool uses_tcp(const struct cmd_transport_options *options, const struct cmd_transport *transport)
+{
+	struct found found = { .avoid = options->avoid };
+	struct weft_config config = WEFT_CONFIG_INIT;
+
+	if (transport->provider[0])
+		return strcmp(transport->provider, "tcp") == 0;
+	return weft_nics(&config, look, &found) == 0 && !found.efa && !found.verbs;
 }
 
 int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
@@ -149,6 +179,9 @@ int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd
 	if (options->same_host && is_a(transport.provider, "tcp") && !transport.rails[0] &&
 	    (!transport.avoid[0] || strcmp(transport.avoid, "shm") == 0))
 		loopback_rails(&transport, number ? count : 1);
+	if (number && !options->same_host && options->host.ss_family != AF_UNSPEC &&
+	    uses_tcp(options, &transport))
+		cmd_transport_nearest(options, &transport);
 	*ret_transport = transport;
 	return 0;
 }
@@ -180,6 +213,7 @@ void cmd_transport_config(const struct cmd_transport_options *options, const str
 	config.rails = transport->rails[0] ? transport->rails : NULL;
 	config.avoid = transport->avoid[0] ? transport->avoid : NULL;
 	config.groups = options->groups;
+	config.ports = options->ports;
 	config.max_rails = transport->max_rails;
 	config.max_workers = (uint32_t)options->workers;
 	if (options->manual)
@@ -193,9 +227,12 @@ const char *cmd_error_hint(int error)
 {
 	switch (error) {
 	case -EINVAL: /* the library's names what a caller of it did */
+	case -ENOENT:
 		return NULL;
 	case -ETIMEDOUT:
 		return "raise --timeout, or look at the peer and the rails in 'weft info'";
+	case -EADDRINUSE:
+		return "give --ports a wider range; 'ss -ltnp' shows who has its ports";
 	case -EMSGSIZE:
 		return "use a smaller --size, or --op write for bulk data";
 	default:
@@ -303,7 +340,7 @@ void cmd_transport_warn(const char *command, const struct cmd_transport_options 
 	uint64_t count;
 
 	while (list && next_word(&list, word, sizeof word)) {
-		struct named named = { .name = word, .found = lists(options->rails, word) };
+		struct named named = { .name = word, .found = cmd_transport_lists(options->rails, word) };
 		if (!named.found && weft_nics(&any, look_for, &named) == 0 && !named.found)
 			fprintf(stderr, "%s: --avoid %s: no NIC here is called so or has that address\n",
 				command, word);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #define CMD_SIMULATED "simfab" /* the simulator's provider */
 
@@ -20,25 +21,32 @@ struct cmd_transport_options {
 	const char *rails;    /* a number, or names and addresses; NULL: all */
 	const char *avoid;
 	const char *groups; /* a file, for this side's engine */
+	const char *ports;  /* that peers connect to; NULL: any */
 	uint64_t workers;
 	bool manual, verbose, quiet;
 	bool same_host; /* the peer is on this host */
+	struct sockaddr_storage host; /* the peer's; of family AF_UNSPEC where it is not known */
 	bool simulated;
 };
+
+extern const char *const cmd_provider_names[]; /* those people ask for */
 
 /* The options of every subcommand that opens an engine, for its table: to is its cmd_transport_options. */
 /* clang-format off */
 #define CMD_TRANSPORT_OPTIONS(to)                                                                             \
 	{ .name = "provider", .type = CMD_STRING, .value = &(to).provider, .argument = "NAME",                \
+	  .choices = cmd_provider_names,                                                                      \
 	  .help = "require this libfabric provider: efa, verbs, tcp, shm (default: the best there is)" },     \
-	{ .name = "rails", .type = CMD_STRING, .value = &(to).rails, .argument = "N|LIST",                    \
+	{ .name = "rails", .type = CMD_STRING, .value = &(to).rails, .argument = "N|NICS",                    \
 	  .help = "at most N rails, or these NICs by name or address, comma separated (default: all)" },      \
-	{ .name = "avoid", .type = CMD_STRING, .value = &(to).avoid, .argument = "LIST",                      \
+	{ .name = "avoid", .type = CMD_STRING, .value = &(to).avoid, .argument = "NICS",                      \
 	  .help = "none of these NICs" },                                                                     \
 	{ .name = "workers", .type = CMD_NUMBER, .value = &(to).workers, .argument = "N", .min = 1, .max = 1024, \
 	  .help = "at most N worker threads on each side (default: one a group of rails)" },                   \
 	{ .name = "groups", .type = CMD_STRING, .value = &(to).groups, .argument = "FILE",                    \
-	  .help = "group this side's rails as FILE says; 'weft topo --groups FILE' checks it" }
+	  .help = "group this side's rails as FILE says; 'weft topo --groups FILE' checks it" },              \
+	{ .name = "ports", .type = CMD_STRING, .value = &(to).ports, .argument = "LOW-HIGH",                  \
+	  .help = "the ports peers connect to for data, to let through a firewall (default: any)" }
 #define CMD_SIM_OPTION(sim)                                                                                   \
 	{ .name = "sim", .type = CMD_STRING, .value = &(sim), .argument = "NAME[,KEY=VALUE...]",              \
 	  .help = "simulated NICs instead of this host's, such as p5; every result says so" }
@@ -56,6 +64,10 @@ struct cmd_transport {
 int cmd_transport_check(const struct cmd_transport_options *options, char *why, size_t room);
 int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
 			 char *why, size_t room);
+/* transport_route.c: names max_rails NICs of tcp, those by which the kernel sends to options->host first. */
+void cmd_transport_nearest(const struct cmd_transport_options *options, struct cmd_transport *transport);
+/* Whether name is one of the comma separated words; list may be NULL. */
+bool cmd_transport_lists(const char *list, const char *name);
 /* The strings stay the transport's. */
 void cmd_transport_config(const struct cmd_transport_options *options, const struct cmd_transport *transport,
 			  struct weft_config *ret_config);

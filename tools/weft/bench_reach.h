@@ -1,0 +1,35 @@
+/*
+ * Where the peer's data connections arrive, and whether anything answers there: what a benchmark says while
+ * no path opens. On the driver's only thread.
+ */
+#ifndef WEFT_TOOLS_BENCH_REACH_H
+#define WEFT_TOOLS_BENCH_REACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { BENCH_REACH_MAX = 64 };
+
+struct bench_place {
+	struct sockaddr_storage at;
+	socklen_t length;
+	int error; /* of a connection: 0, ETIMEDOUT, ECONNREFUSED, … */
+};
+
+struct bench_reach {
+	struct bench_place place[BENCH_REACH_MAX];
+	uint32_t count; /* 0: the provider has no ports, or the blob is not one */
+};
+
+/* The addresses of an engine, from its blob. */
+void bench_reach_read(struct bench_reach *reach, const void *blob, size_t bytes);
+/* "10.0.0.1:20000, 10.0.0.2:20000 and 6 more". Returns text. */
+char *bench_reach_list(const struct bench_reach *reach, char *text, size_t room);
+/* Connects to each and says what came of it, in one sentence; takes limit_ns at most. ours is what the peer
+ * connects to. */
+void bench_reach_explain(struct bench_reach *reach, const struct bench_reach *ours, uint64_t limit_ns,
+			 char *text, size_t room);
+
+#endif
