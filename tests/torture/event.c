@@ -90,8 +90,19 @@ void send_replies(struct node *node, uint64_t now)
 	}
 }
 
+/* What the stranger sent as any peer may. */
+static bool is_strangers(const struct weft_event *event)
+{
+	return event->tag == STRANGER_TAG && (event->type == WEFT_EVENT_MESSAGE || event->type == WEFT_EVENT_CALL ||
+					      event->type == WEFT_EVENT_NOTIFY);
+}
+
 static void take(struct node *node, struct weft_event *event, uint64_t absent_ns)
 {
+	if (is_strangers(event)) {
+		weft_event_release(event);
+		return;
+	}
 	switch (event->type) {
 	case WEFT_EVENT_REPLY:
 		check_reply(node, event);

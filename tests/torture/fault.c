@@ -15,12 +15,18 @@
 const char *const fault_name[FAULTS] = { "error", "drop",    "delay",	  "dup",      "eagain",
 					 "rnr",	  "down",    "slow",	  "dead",     "internal",
 					 "reg",	  "overrun", "anonymous", "negative", "refuse",   "twice",
-					 "cancel", "peers", "regions", "revoke",	  "reopen",   "ghosts" };
+					 "stall",  "blackout", "cancel", "peers", "regions", "revoke",   "reopen",
+					 "ghosts", "hostile" };
 
 static struct sim_control *control;
 static char control_path[64];
-static pthread_t thread[2];
+static pthread_t thread[3];
 static _Atomic int running;
+
+bool faults_run(void)
+{
+	return atomic_load(&running);
+}
 
 int faults_open(char *path, size_t bytes)
 {
@@ -104,6 +110,13 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 		break;
 	case FAULT_TWICE:
 		snprintf(rule, bytes, "%s%sp=0.02,fault=twice:%d", who, op, statuses[random_below(random, 6)]);
+		break;
+	case FAULT_STALL:
+		snprintf(rule, bytes, "host=n%u,op=reg,count=%u,fault=stall:%ums", host, 1 + random_below(random, 4),
+			 1 + random_below(random, 1500));
+		break;
+	case FAULT_BLACKOUT:
+		snprintf(rule, bytes, "%sfault=drop", op);
 		break;
 	default:
 		snprintf(rule, bytes, "%scount=1,p=0.02,fault=overrun", who);
@@ -217,12 +230,14 @@ void faults_start(void)
 		pthread_create(&thread[0], NULL, disturb, NULL);
 	if (world.faults & 1u << FAULT_CANCEL)
 		pthread_create(&thread[1], NULL, cancel, NULL);
+	if (world.faults & 1u << FAULT_HOSTILE)
+		pthread_create(&thread[2], NULL, stranger, NULL);
 }
 
 void faults_stop(void)
 {
 	atomic_store(&running, 0);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		if (thread[i])
 			pthread_join(thread[i], NULL);
 	if (control) {

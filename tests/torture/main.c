@@ -227,7 +227,7 @@ static void check_empty(void)
 			nap_ms(2);
 		}
 		/* Each other node once; twice while one of an older life is on its way out. */
-		if (info.peers > 2 * world.nodes + world.ghosts)
+		if (info.peers > 2 * world.nodes + world.ghosts + STRANGERS)
 			fail(NULL, "node %u has %llu peers", n, (unsigned long long)info.peers);
 	}
 	check_arenas();
@@ -295,8 +295,8 @@ static void summary(uint64_t start)
 	printf("faults:");
 	for (int f = 0; f <= FAULT_SIMULATED; f++)
 		printf(" %s %llu", fault_name[f], (unsigned long long)tally->faults[f]);
-	printf("; cancels %llu, peers changed %llu, regions changed %llu, engines reopened %llu\n",
-	       (unsigned long long)tally->cancels, (unsigned long long)tally->peer_changes,
+	printf("; attacks %llu, cancels %llu, peers changed %llu, regions changed %llu, engines reopened %llu\n",
+	       (unsigned long long)tally->attacks, (unsigned long long)tally->cancels, (unsigned long long)tally->peer_changes,
 	       (unsigned long long)tally->region_changes, (unsigned long long)tally->reopens);
 	printf("arrived: %llu notifications, %llu messages, %llu calls; refused %llu (full %llu); peers down "
 	       "%llu, rails down %llu; "
@@ -368,6 +368,7 @@ int main(int argc, char **argv)
 	if (world.simulated)
 		simulate();
 	start = now_ns();
+	stranger_open();
 	ghosts_make();
 	make_nodes();
 	enter(PHASE_DRAIN);
@@ -385,6 +386,7 @@ int main(int argc, char **argv)
 	for (uint32_t n = 0; n < world.nodes; n++)
 		pthread_join(world.node[n].thread, NULL);
 	faults_stop();
+	stranger_close();
 	for (uint32_t n = 0; n < world.nodes; n++)
 		node_close(&world.node[n], false);
 	check_arenas();

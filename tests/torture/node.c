@@ -23,19 +23,30 @@ static void log_line(void *context, enum weft_log_level level, const char *text)
 }
 
 /* By the name that the keys give it. */
-static const char *simulated_provider(void)
+const char *simulated_provider(void)
 {
 	if (!strstr(world.keys, "as=efa"))
 		return "simfab";
 	return strstr(world.keys, "personality=efa-direct") ? "efa-direct" : "efa";
 }
 
-/* The simulator reads the environment when an engine looks for NICs: that is how each is a host of its own.
- */
+/* The simulator reads the environment when somebody looks for NICs: that is how each is a host of its own. */
+void name_host(const char *name)
+{
+	char text[600];
+
+	if (!world.simulated)
+		return;
+	if (!specification[0])
+		snprintf(specification, sizeof(specification), "%s", getenv("SIMFAB"));
+	snprintf(text, sizeof(text), "%s,name=%s", specification, name);
+	setenv("SIMFAB", text, 1);
+}
+
 static int open_engine(struct node *node)
 {
 	struct weft_config config = WEFT_CONFIG_INIT;
-	char text[600];
+	char name[16];
 	int rc;
 
 	config.provider = world.simulated ? simulated_provider() : world.provider;
@@ -48,13 +59,9 @@ static int open_engine(struct node *node)
 	config.rail_limit_ns = 300 * WEFT_MILLISECOND;
 	config.log = log_line;
 	config.log_context = node;
+	snprintf(name, sizeof(name), "n%u", node->index);
 	pthread_mutex_lock(&opening);
-	if (world.simulated) {
-		if (!specification[0])
-			snprintf(specification, sizeof(specification), "%s", getenv("SIMFAB"));
-		snprintf(text, sizeof(text), "%s,name=n%u", specification, node->index);
-		setenv("SIMFAB", text, 1);
-	}
+	name_host(name);
 	rc = weft_open(&config, &node->engine);
 	pthread_mutex_unlock(&opening);
 	return rc;

@@ -263,7 +263,7 @@ void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle)
 	    !((rc == -ESTALE || rc == -ENOENT) &&
 	      world.faults & (1u << FAULT_PEERS | 1u << FAULT_REGIONS | 1u << FAULT_REOPEN)))
 		fail(op, "submitting said %s", weft_strerror(rc));
-	if (rc == -EHOSTDOWN && !world.faults && !machine_stood_still(now_ns()))
+	if (rc == -EHOSTDOWN && !(world.faults & ~HARMLESS) && !machine_stood_still(now_ns()))
 		fail(op, "submitting said the peer is down, and nothing was done to it");
 	pthread_mutex_lock(&world.lock);
 	op->active = false;
@@ -316,7 +316,7 @@ static void check_status(struct op *op, int status, uint64_t now)
 	if (op->kind == KIND_CALL && status <= -200 && status > -260)
 		return; /* the application's at the other end */
 	if ((status == -EHOSTDOWN || status == -EIO || status == -EREMOTEIO) &&
-	    (world.faults & ~(1u << FAULT_CANCEL) || machine_stood_still(now)))
+	    (world.faults & ~HARMLESS || machine_stood_still(now)))
 		return;
 	/* Taking back a cancelled operation may cost its rail; counted writes are not sent again over
 	 * another. */
@@ -358,7 +358,7 @@ static void end_counted(struct op *op, int status)
 	}
 	if (!status && counted->submitted < counted->expected && !(world.faults & 1u << FAULT_DUP))
 		fail(op, "counted %u immediates where %u were sent", counted->expected, counted->submitted);
-	if (status == -ETIMEDOUT && !(world.faults & ~(1u << FAULT_CANCEL)) &&
+	if (status == -ETIMEDOUT && !(world.faults & ~HARMLESS) &&
 	    counted->done >= counted->expected &&
 	    watch_is_late(counted->done_ns, op->deadline_ns, WEFT_SECOND))
 		fail(op, "timed out although all %u immediates had landed", counted->expected);

@@ -36,6 +36,8 @@
 #define OLD_REGIONS 8
 #define NOTES	    16
 #define GHOSTS	    2
+#define STRANGERS   8 /* names under which the stranger may be known to an engine */
+#define STRANGER_TAG UINT64_MAX /* of whatever it sends properly */
 #define TRANSFERS   256 /* max_transfers of the engines */
 
 enum kind {
@@ -68,15 +70,20 @@ enum fault {
 	FAULT_NEGATIVE,
 	FAULT_REFUSE,
 	FAULT_TWICE,
-	FAULT_SIMULATED = FAULT_TWICE,
+	FAULT_STALL,	/* registrations take long */
+	FAULT_BLACKOUT, /* nothing arrives anywhere, so that every side takes its pieces back */
+	FAULT_SIMULATED = FAULT_BLACKOUT,
 	FAULT_CANCEL,
 	FAULT_PEERS,
 	FAULT_REGIONS,
 	FAULT_REVOKE,
 	FAULT_REOPEN,
-	FAULT_GHOSTS, /* peers that are gone stay added */
+	FAULT_GHOSTS,  /* peers that are gone stay added */
+	FAULT_HOSTILE, /* a stranger speaks raw libfabric and means harm */
 	FAULTS
 };
+/* These must cost nobody an operation. */
+#define HARMLESS (1u << FAULT_CANCEL | 1u << FAULT_GHOSTS | 1u << FAULT_HOSTILE)
 extern const char *const fault_name[FAULTS];
 
 enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_CHECK, PHASE_PROBE, PHASE_STOP };
@@ -213,7 +220,7 @@ struct barrier {
 struct tally {
 	uint64_t submitted[KINDS], refused, full, done[KINDS], ended[KINDS][160];
 	uint64_t late_max_ns, unquiet;
-	_Atomic uint64_t notifies, messages, calls, reopens, peer_changes, region_changes, cancels, peer_down,
+	_Atomic uint64_t attacks, notifies, messages, calls, reopens, peer_changes, region_changes, cancels, peer_down,
 	    rail_down;
 	_Atomic uint64_t faults[FAULTS];
 	uint64_t bytes;
@@ -277,6 +284,8 @@ void check_overdue(struct node *node, uint64_t now);
 void check_arenas(void);
 
 /* node.c */
+void name_host(const char *name); /* what the simulator calls the next one who looks for NICs; under `opening` or alone */
+const char *simulated_provider(void);
 int node_open(struct node *node);
 void ghosts_make(void);
 void node_close(struct node *node, bool restart);
@@ -301,4 +310,10 @@ int faults_open(char *path, size_t bytes);
 void faults_start(void);
 void faults_stop(void);
 void faults_clear(void);
+bool faults_run(void);
+
+/* stranger.c */
+void stranger_open(void); /* before all others */
+void *stranger(void *unused);
+void stranger_close(void);
 #endif
