@@ -242,7 +242,7 @@ static void frame_sent(struct wf_group *group, struct wf_tx_frame *frame, int st
 		else
 			wf_lane_talk_failed(lane, path, why);
 	}
-	wf_seat_frame_left(frame);
+	wf_seat_frame_left(frame, status);
 	if (lane)
 		wf_lane_maybe_closed(lane);
 }
@@ -272,7 +272,7 @@ static void look_at_time(struct wf_group *group, struct wf_seat *seat, const str
 WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *group, struct wf_seat *seat,
 							      const struct wf_completion *done, int got)
 {
-	uint32_t pieces = 0;
+	uint32_t pieces = 0, failed = 0;
 
 	look_at_time(group, seat, done);
 	for (int i = 0; i < got; i++) {
@@ -289,10 +289,12 @@ WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *g
 				continue;
 			}
 			pieces++;
-			if (!done[i].status)
+			if (!done[i].status) {
 				wf_piece_landed(group, seat, piece);
-			else
+			} else {
+				failed++;
 				wf_piece_failed(group, piece, done[i].status);
+			}
 		} else if (!wr) {
 			if (!done[i].status)
 				immediate_arrived(group, done[i].immediate);
@@ -318,7 +320,7 @@ WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *g
 	}
 	seat->ops -= pieces;
 	group->on_nic -= pieces;
-	if (pieces)
+	if (pieces > failed)
 		seat->last_ok_ns = wf_group_now(group);
 }
 

@@ -45,7 +45,7 @@ struct wf_tx_frame {
 	struct wf_wr wr;
 	struct wf_tx_frame *next;
 	struct wf_seat *seat; /* NULL: free */
-	struct wf_lane *lane; /* NULL: it is stuck, and its peer was removed */
+	struct wf_lane *lane; /* NULL: it is stuck, and nobody waits for it */
 	uint64_t posted_ns;
 	enum wf_end end; /* where it is posted */
 	uint8_t *buffer;
@@ -86,7 +86,8 @@ struct wf_seat_counters {
 
 /* How fast a rail moves what is posted on it, as housekeeping sees it. In bytes. */
 struct wf_pace {
-	uint64_t rate; /* per second, lately; 0: not known */
+	uint64_t rate; /* per second, lately: at least so much … */
+	bool known;    /* … and no more, because there was always something to move */
 	uint64_t landed, in_flight; /* when it last looked */
 	uint64_t queue, queue_landed; /* the longest queue that is not gone yet, and what had landed then */
 	uint64_t took_ns; /* for a piece from the post to its completion, lately, or for a hello to be answered */
@@ -120,8 +121,8 @@ struct wf_seat {
 	uint32_t granted; /* immediates that peers may have unread in its completion queue, together */
 	enum wf_doom doomed; /* to be reset at the end of this turn, or when what may still land has */
 	uint64_t doomed_ns, drain_look_ns;
-	uint64_t refreshed_ns; /* when hellos that never left it were last taken back */
-	const char *why;
+	const char *why;     /* NULL: the application need not know */
+	bool doomed_to_stop; /* for the sake of stopped parts alone */
 	struct wf_timer reopen;
 	struct wf_rail_memory tx_memory, rx_memory;
 	struct wf_rx_frame *rx;
@@ -159,7 +160,12 @@ struct wf_group {
 	uint32_t knocking;   /* peers homed here whose kernel is being asked */
 	uint32_t on_nic;     /* pieces and frames posted */
 	uint32_t frames_out; /* of those, frames */
-	uint32_t stuck;      /* of those, frames to peers that are gone: no reason to stay awake */
+	uint32_t stuck;      /* of those, frames that never leave: no reason to stay awake */
+	struct wf_rest { /* what failed on a rail: not taken for something new while the failure may be reported again */
+		struct wf_piece *piece;
+		struct wf_tx_frame *tx;
+		uint32_t tx_count;
+	} rest[2]; /* since housekeeping last looked, and since before that */
 
 	struct wf_link lanes;    /* all */
 	struct wf_link runnable; /* those with pieces to give, in turn */
@@ -240,6 +246,8 @@ void wf_housekeeping_start(struct wf_group *group); /* housekeeping.c; on the wo
 int wf_seat_open(struct wf_seat *seat);
 void wf_seat_close(struct wf_seat *seat);
 void wf_seat_doom(struct wf_seat *seat, enum wf_doom what, const char *why); /* reset it at the end of the turn */
+void wf_seat_refresh(struct wf_seat *seat); /* the same for the outgoing endpoint, when nothing is on it that anybody waits for */
+void wf_seat_doom_to_stop(struct wf_seat *seat); /* unless what was told to stop leaves it by itself meanwhile */
 void wf_seat_see_to_doomed(struct wf_seat *seat);
 void wf_seat_post_receives(struct wf_seat *seat);
 int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame);
@@ -279,12 +287,17 @@ static inline void wf_group_give_unsent_tx(struct wf_group *group, struct wf_tx_
 int wf_seat_send(struct wf_seat *seat, enum wf_end end, struct wf_lane *lane, uint64_t target, struct wf_tx_frame *frame);
 
 void wf_seat_disown_frame(struct wf_tx_frame *frame); /* its lane need not wait for it */
-void wf_seat_frame_left(struct wf_tx_frame *frame); /* the NIC: it is free again */
+void wf_seat_frame_left(struct wf_tx_frame *frame, bool failed); /* the NIC: it is free again */
 
 /* A batch ended in a refusal and what was posted has not been rung for. False: there is nothing to ring with; then completions
  * must not be read, for some providers hang. */
 bool wf_seat_ring(struct wf_seat *seat);
 void wf_seat_doom_unrung(struct wf_seat *seat); /* the last resort */
+
+/* What the provider reported as failed it may report again: it is free when housekeeping has looked twice (part.c). */
+void wf_group_rest_piece(struct wf_group *group, struct wf_piece *piece);
+void wf_group_rest_tx(struct wf_group *group, struct wf_tx_frame *frame);
+void wf_group_end_rests(struct wf_group *group); /* at each look */
 
 struct wf_piece *wf_group_fresh_piece(struct wf_group *group); /* one never used before; NULL: all are out */
 

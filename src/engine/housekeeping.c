@@ -11,11 +11,10 @@
 
 #define HOUSEKEEPING_NS   (100 * WF_MS) /* or a quarter of the rails' limit */
 #define STOPPING_CHECK_NS (5 * WF_MS)
-#define SLOWEST           UINT64_C(10000000) /* bytes per second that any rail is taken to move */
+#define SLOWEST           UINT64_C(10000000) /* bytes per second that a rail is taken to move, as long as it is not known to move less */
+#define SLOWEST_EVER      (SLOWEST / 16)
 #define MARGIN            4  /* times the expected time is no reason to worry */
 #define LOST_AFTER        4  /* times the patience, while others land on the same path */
-#define STUCK_HELLOS      3
-#define REFRESH_NS        (30 * WF_S)
 
 static uint64_t bytes_in_flight(const struct wf_seat *seat)
 {
@@ -36,11 +35,14 @@ static void look_at_pace(struct wf_seat *seat, uint64_t elapsed_ns)
 	uint64_t landed = atomic_load_explicit(&seat->count.bytes, memory_order_relaxed) - in_flight;
 
 	if (landed > pace->landed && elapsed_ns) {
+		bool busy = pace->in_flight && in_flight; /* all the while: else it says only that the rail is not slower */
+
 		rate = (uint64_t)((double)(landed - pace->landed) * 1e9 / (double)elapsed_ns);
 		if (rate > pace->rate)
 			pace->rate = rate;
-		else if (pace->in_flight && in_flight)
+		else if (busy)
 			pace->rate -= (pace->rate - rate) / 8;
+		pace->known |= busy;
 	}
 	if (in_flight >= pace->queue || !in_flight || landed - pace->queue_landed > 2 * pace->queue) {
 		pace->queue = in_flight;
@@ -57,9 +59,22 @@ static void look_at_pace(struct wf_seat *seat, uint64_t elapsed_ns)
  */
 static uint64_t patience_ns(const struct wf_seat *seat)
 {
-	uint64_t rate = seat->pace.rate / MARGIN > SLOWEST ? seat->pace.rate / MARGIN : SLOWEST;
+	uint64_t rate = seat->pace.rate / MARGIN, least = seat->pace.known ? SLOWEST_EVER : SLOWEST;
 
-	return seat->group->engine->settings.rail_limit_ns + (uint64_t)((double)seat->pace.queue / (double)rate * 1e9);
+	return seat->group->engine->settings.rail_limit_ns +
+	       (uint64_t)((double)seat->pace.queue / (double)(rate > least ? rate : least) * 1e9);
+}
+
+/* A counted write is one piece however large it is, shows no progress until it is done, and is lost when it is taken back: it
+ * gets what the slowest of all rails would take. */
+static uint64_t patience_for(const struct wf_piece *piece, uint64_t patience)
+{
+	uint64_t least;
+
+	if (!piece->part->counted)
+		return patience;
+	least = piece->seat->group->engine->settings.rail_limit_ns + (uint64_t)((double)piece->bytes / (double)SLOWEST_EVER * 1e9);
+	return patience > least ? patience : least;
 }
 
 /* Nothing moves on its path, or much that was posted later has landed. */
@@ -90,21 +105,22 @@ static void look_for_lost_pieces(struct wf_group *group, uint64_t now_ns)
 	for (uint32_t i = 0; i < group->pieces_used; i++) {
 		struct wf_piece *piece = &group->piece[i];
 
-		if (!piece->seat || !piece->part->lane->peer)
+		if (!piece->seat || piece->seat->doomed || !piece->part->lane->peer)
 			continue;
 		if (piece->seat != at) {
 			at = piece->seat;
 			patience = patience_ns(at);
 		}
-		if (!is_lost(group, piece, patience, now_ns) || !is_rails_fault(group, piece->part->lane, now_ns))
+		if (!is_lost(group, piece, patience_for(piece, patience), now_ns) || !is_rails_fault(group, piece->part->lane, now_ns))
 			continue;
 		piece->attempts++;
 		wf_seat_doom(piece->seat, WF_DOOM_OUTGOING, "an operation never completed");
 	}
 }
 
-/* Frames hold no memory of the application's, so they can stay; but not most of those there are. Hellos to peers that are
- * gone are taken back while nothing else is on their endpoint, which disturbs nobody. */
+/* Frames hold no memory of the application's, so they can stay; but not most of those there are. Who waits to send the next one
+ * waits no longer for one that stays. When many have stayed they are taken back: hellos while nothing else is on their
+ * endpoint, if that comes to pass, which disturbs nobody. */
 static void look_for_stuck_frames(struct wf_group *group, struct wf_seat *seat, uint64_t now_ns)
 {
 	uint64_t limit = group->engine->settings.peer_limit_ns + group->engine->settings.rail_limit_ns;
@@ -119,15 +135,15 @@ static void look_for_stuck_frames(struct wf_group *group, struct wf_seat *seat, 
 		stuck[frame->end]++;
 		group->stuck += !frame->stuck;
 		frame->stuck = true;
-		if (frame->lane && frame->lane->closing)
+		if (frame->lane)
 			wf_seat_disown_frame(frame);
 	}
-	if (stuck[WF_PUBLISHED] > group->tx_count / 2)
+	if (group->stuck > group->tx_count / 2 && stuck[WF_PUBLISHED] > group->tx_count / 2 / group->seats)
 		wf_seat_doom(seat, WF_DOOM_RAIL, "frames never leave it");
-	if (stuck[WF_OUTGOING] >= STUCK_HELLOS && stuck[WF_OUTGOING] == seat->ops && now_ns - seat->refreshed_ns > REFRESH_NS) {
-		seat->refreshed_ns = now_ns;
-		wf_seat_doom(seat, WF_DOOM_OUTGOING, "hellos to a peer that is gone never leave it");
-	}
+	else if (group->stuck > group->tx_count / 2 && stuck[WF_OUTGOING])
+		wf_seat_doom(seat, WF_DOOM_OUTGOING, "hellos never leave it");
+	else if (group->stuck > group->tx_count / 4 && stuck[WF_OUTGOING] && stuck[WF_OUTGOING] == seat->ops)
+		wf_seat_refresh(seat);
 }
 
 static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
@@ -173,6 +189,7 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 	if (elapsed > 2 * housekeeping_ns(group))
 		group->resumed_ns = now_ns;
 	group->kept_ns = now_ns;
+	wf_group_end_rests(group);
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];
 

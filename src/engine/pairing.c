@@ -167,6 +167,15 @@ static int look_at(struct wf_group *group, void *context)
 	return 0;
 }
 
+/* Whoever asked has left. */
+static void forget_late(struct wf_group *group, void *context)
+{
+	struct asked *asked = context;
+
+	wf_handle_put(&group->engine->peers, asked->peer->handle);
+	free(asked);
+}
+
 int wf_path_info(struct weft_engine *engine, weft_peer handle, uint32_t rail, uint32_t remote, struct weft_path_info *ret_info)
 {
 	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
@@ -175,7 +184,7 @@ int wf_path_info(struct weft_engine *engine, weft_peer handle, uint32_t rail, ui
 
 	if (asked) {
 		*asked = (struct asked){ .peer = peer, .seat = engine->seat[rail], .remote = remote };
-		error = wf_engine_control(engine, look_at, NULL, asked);
+		error = wf_engine_control(engine, look_at, forget_late, asked);
 	}
 	if (error == -ETIMEDOUT)
 		return error; /* a worker hangs in its provider and may still come to it */

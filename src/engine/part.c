@@ -36,6 +36,63 @@ void wf_piece_again(struct wf_piece *piece)
 	wf_lane_runnable(part->lane);
 }
 
+/* ---- a rest for what failed ---- */
+
+void wf_group_rest_piece(struct wf_group *group, struct wf_piece *piece)
+{
+	piece->seat = NULL;
+	piece->next = group->rest[0].piece;
+	group->rest[0].piece = piece;
+}
+
+void wf_group_rest_tx(struct wf_group *group, struct wf_tx_frame *frame)
+{
+	struct wf_rest *rest = &group->rest[0];
+
+	if (rest->tx_count >= group->tx_count / 8) { /* others need them */
+		wf_group_give_tx(group, frame);
+		return;
+	}
+	frame->seat = NULL;
+	frame->next = rest->tx;
+	rest->tx = frame;
+	rest->tx_count++;
+}
+
+void wf_group_end_rests(struct wf_group *group)
+{
+	struct wf_rest *rested = &group->rest[1];
+	struct wf_tx_frame *frame;
+	struct wf_piece *piece;
+
+	while ((piece = rested->piece)) {
+		rested->piece = piece->next;
+		wf_group_give_piece(group, piece);
+	}
+	while ((frame = rested->tx)) {
+		rested->tx = frame->next;
+		wf_group_give_tx(group, frame);
+	}
+	*rested = group->rest[0];
+	group->rest[0] = (struct wf_rest){ 0 };
+}
+
+/* Its work goes on in another one, while there is one; it itself rests. */
+static struct wf_piece *relieve(struct wf_group *group, struct wf_piece *piece)
+{
+	struct wf_piece *fresh = wf_group_take_piece(group);
+
+	if (!fresh)
+		return piece;
+	fresh->part = piece->part;
+	fresh->unit = piece->unit;
+	fresh->units = piece->units;
+	fresh->bytes = piece->bytes;
+	fresh->attempts = piece->attempts;
+	wf_group_rest_piece(group, piece);
+	return fresh;
+}
+
 bool wf_part_exhausted(const struct wf_part *part)
 {
 	struct wf_transfer *transfer = part->transfer;
@@ -95,10 +152,11 @@ static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct
 	if (!seat->limits.close_quiesces)
 		part->unquiet = true;
 	if (part->stop_ns) {
-		wf_group_give_piece(group, piece);
+		wf_group_rest_piece(group, piece);
 		return;
 	}
 	atomic_fetch_add_explicit(&seat->count.retries, 1, memory_order_relaxed);
+	piece = relieve(group, piece);
 	wf_piece_again(piece);
 	/* An immediate may have been counted already: posting it again could count it twice. */
 	if ((blamed ? wf_piece_tried_enough(piece) : piece->attempts > ATTEMPTS) || part->counted)
@@ -269,6 +327,6 @@ void wf_part_check_stopping(struct wf_group *group, uint64_t now_ns)
 		for (uint32_t i = 0; i < group->pieces_used; i++)
 			if (group->piece[i].seat && group->piece[i].part == part &&
 			    now_ns >= part->stop_ns + grace_ns(group->piece[i].seat))
-				wf_seat_doom(group->piece[i].seat, WF_DOOM_OUTGOING, "a stopped operation does not leave it");
+				wf_seat_doom_to_stop(group->piece[i].seat);
 	}
 }

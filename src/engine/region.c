@@ -162,7 +162,11 @@ static int take_rights_back(struct weft_engine *engine, struct wf_region *region
 	if (!error) {
 		atomic_store(&region->revoked, 1);
 		error = do_step(region, revoke_rail, end_change_late);
-	} else if (error != -ETIMEDOUT && do_step(region, unregister_local, end_change_late) == -ETIMEDOUT) {
+		if (error != -ENOMEM)
+			return error;
+		atomic_store(&region->revoked, 0); /* nothing has happened yet */
+	}
+	if (error != -ETIMEDOUT && do_step(region, unregister_local, end_change_late) == -ETIMEDOUT) {
 		error = -ETIMEDOUT;
 	}
 	return error;
@@ -270,20 +274,43 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	return 0;
 }
 
+/* Nobody else uses it, and nobody begins to until `changing` is 0 again. Sequentially consistent with wf_request_ends():
+ * either that sees the change or we see its reference. The owner and the caller hold one each. */
+static int begin_change(struct wf_region *region)
+{
+	if (atomic_exchange(&region->changing, 1))
+		return -EBUSY;
+	if (wf_handle_references(&region->engine->regions, region->handle) <= 2)
+		return 0;
+	atomic_store(&region->changing, 0);
+	return -EBUSY;
+}
+
 int wf_region_close(struct weft_engine *engine, weft_region handle)
 {
 	struct wf_region *region = wf_handle_get(&engine->regions, handle);
-	int error;
+	int error, revoked;
 
 	if (!region)
 		return -ENOENT;
-	wf_handle_put(&engine->regions, handle);
-	error = wf_handle_retire_idle(&engine->regions, handle);
-	if (error)
+	error = begin_change(region);
+	if (error) {
+		wf_handle_put(&engine->regions, handle);
 		return error;
-	atomic_fetch_sub(&engine->region_bytes, region->bytes);
-	/* Afterwards no worker reads it any more either (verify.c). */
+	}
+	/* No worker reads it from its step on (verify.c). The handle is good until then: without memory for the step nothing has
+	 * happened. */
+	revoked = atomic_exchange(&region->revoked, 1);
 	error = do_step(region, unregister_rail, put_late);
+	if (error == -ENOMEM) {
+		atomic_store(&region->revoked, revoked);
+		atomic_store(&region->changing, 0);
+		wf_handle_put(&engine->regions, handle);
+		return error;
+	}
+	atomic_fetch_sub(&engine->region_bytes, region->bytes);
+	wf_handle_retire(&engine->regions, handle);
+	wf_handle_put(&engine->regions, handle);
 	if (error != -ETIMEDOUT)
 		wf_handle_put(&engine->regions, handle);
 	return error;
@@ -318,13 +345,7 @@ int wf_region_revoke(struct weft_engine *engine, weft_region handle)
 
 	if (!region)
 		return -ENOENT;
-	/* Sequentially consistent with find_ends(): either it sees the change or we see its reference. The owner and we
-	 * hold one each. */
-	error = atomic_exchange(&region->changing, 1) ? -EBUSY : 0;
-	if (!error && wf_handle_references(&engine->regions, handle) > 2) {
-		atomic_store(&region->changing, 0);
-		error = -EBUSY;
-	}
+	error = begin_change(region);
 	if (!error && atomic_load(&region->revoked)) {
 		atomic_store(&region->changing, 0);
 		error = -EALREADY;

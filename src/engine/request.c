@@ -66,6 +66,7 @@ int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_reg
 		return no_such(engine, "region", region);
 	if (!slice->remote)
 		return no_such(engine, "remote", remote);
+	atomic_thread_fence(memory_order_seq_cst); /* our reference before the look: begin_change() in region.c */
 	if (atomic_load(&slice->region->changing))
 		return -EBUSY;
 	if (atomic_load_explicit(&slice->remote->revoked, memory_order_relaxed))

@@ -16,7 +16,7 @@
 
 #define REOPEN_FIRST_NS (10 * WF_MS)
 #define REOPEN_LAST_NS	(5 * WF_S)
-#define DRAIN_NS	(100 * WF_MS) /* writes that cannot be posted twice are given this long to land before a reset */
+#define DRAIN_NS	(50 * WF_MS) /* writes that cannot be posted twice are given this long to land before a reset */
 #define DRAIN_LOOK_NS	(1 * WF_MS)
 #define DRAIN_READS	64 /* batches of completions that a closed endpoint may have left */
 
@@ -216,14 +216,17 @@ WF_HOT int wf_seat_send(struct wf_seat *seat, enum wf_end end, struct wf_lane *l
 	return 0;
 }
 
-void wf_seat_frame_left(struct wf_tx_frame *frame)
+void wf_seat_frame_left(struct wf_tx_frame *frame, bool failed)
 {
 	struct wf_group *group = frame->seat->group;
 
 	count_posted(frame, -1);
 	group->stuck -= frame->stuck;
 	frame->stuck = false;
-	wf_group_give_tx(group, frame);
+	if (failed)
+		wf_group_rest_tx(group, frame);
+	else
+		wf_group_give_tx(group, frame);
 }
 
 bool wf_seat_ring(struct wf_seat *seat)
@@ -267,7 +270,20 @@ void wf_seat_doom(struct wf_seat *seat, enum wf_doom what, const char *why)
 	seat->doomed_ns = seat->drain_look_ns = wf_group_now(seat->group);
 	seat->group->doomed = true;
 	seat->why = why;
-	wf_log(&seat->group->engine->log, WEFT_LOG_WARN, "rail %s: %s: reopening it", seat->nic->name, why);
+	seat->doomed_to_stop = false;
+}
+
+void wf_seat_refresh(struct wf_seat *seat)
+{
+	wf_seat_doom(seat, WF_DOOM_OUTGOING, NULL);
+}
+
+void wf_seat_doom_to_stop(struct wf_seat *seat)
+{
+	if (seat->doomed)
+		return;
+	wf_seat_doom(seat, WF_DOOM_OUTGOING, "a stopped operation does not leave it");
+	seat->doomed_to_stop = true;
 }
 
 static void tell_application(struct wf_seat *seat, enum weft_event_type type)
@@ -295,7 +311,7 @@ static void take_back_frames(struct wf_seat *seat, enum wf_end end)
 
 	for (uint32_t i = 0; i < group->tx_count; i++)
 		if (group->tx[i].seat == seat && group->tx[i].end == end)
-			wf_seat_frame_left(&group->tx[i]);
+			wf_seat_frame_left(&group->tx[i], true);
 }
 
 static void take_back_receives(struct wf_seat *seat)
@@ -349,14 +365,17 @@ static void try_reopen(struct wf_seat *seat)
 		reopen_after_a_while(seat);
 		return;
 	}
+	wf_timer_clear(&group->worker.timers, &seat->reopen);
 	seat->opened_ns = wf_group_now(group);
-	atomic_fetch_add_explicit(&seat->count.reopened, 1, memory_order_relaxed);
 	seat->listening = true;
 	atomic_store(&seat->up, 1);
 	if (!listened)
 		watch(seat);
 	wf_seat_post_receives(seat);
-	tell_application(seat, WEFT_EVENT_RAIL_UP);
+	if (seat->why) {
+		atomic_fetch_add_explicit(&seat->count.reopened, 1, memory_order_relaxed);
+		tell_application(seat, WEFT_EVENT_RAIL_UP);
+	}
 	/* A hello connects the new endpoint to every peer, and tells them the address where that is new. */
 	for (struct wf_link *link = group->lanes.next; link != &group->lanes; link = link->next)
 		wf_lane_hello_now(wf_container(link, struct wf_lane, link));
@@ -372,7 +391,10 @@ static void reset(struct wf_seat *seat, enum wf_doom what)
 	struct wf_group *group = seat->group;
 	struct wf_link *link;
 
-	tell_application(seat, WEFT_EVENT_RAIL_DOWN);
+	if (seat->why) {
+		wf_log(&group->engine->log, WEFT_LOG_WARN, "rail %s: %s: reopening it", seat->nic->name, seat->why);
+		tell_application(seat, WEFT_EVENT_RAIL_DOWN);
+	}
 	close_endpoints(seat, what);
 	for (link = group->lanes.next; link != &group->lanes;) {
 		struct wf_lane *lane = wf_container(link, struct wf_lane, link);
@@ -405,11 +427,26 @@ static bool has_counted(const struct wf_seat *seat)
 	return false;
 }
 
+static bool has_stopped(const struct wf_seat *seat)
+{
+	const struct wf_group *group = seat->group;
+
+	for (uint32_t i = 0; i < group->pieces_used; i++)
+		if (group->piece[i].seat == seat && group->piece[i].part->stop_ns)
+			return true;
+	return false;
+}
+
 void wf_seat_see_to_doomed(struct wf_seat *seat)
 {
 	uint64_t now = wf_group_now(seat->group);
 	enum wf_doom what = seat->doomed;
 
+	/* We may have stood still ourselves, with its completions unread. */
+	if (seat->doomed_to_stop && !has_stopped(seat)) {
+		seat->doomed = WF_DOOM_NOTHING;
+		return;
+	}
 	/* It takes nothing new meanwhile. */
 	if (what == WF_DOOM_OUTGOING && now - seat->doomed_ns < DRAIN_NS) {
 		if (now < seat->drain_look_ns)

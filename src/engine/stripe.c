@@ -552,6 +552,8 @@ int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf
 		batch.bytes -= batch.rma[i].bytes;
 	seat->ops += (uint32_t)sent;
 	group->on_nic += (uint32_t)sent;
+	for (int i = 0, at = 0; i < batch.runs && at < sent; at += batch.run[i++].count)
+		batch.piece[at]->path->stuck_ns = 0; /* the provider takes something */
 	if (sent) {
 		wf_count(batch.run[0].rma.read ? &seat->count.reads : &seat->count.writes, (uint64_t)sent);
 		wf_count(&seat->count.bytes, batch.bytes);

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "engine/engine.h"
 #include "engine/peer.h"
+#include "engine/request.h"
 #include "wire/manifest.h"
 
 #include <errno.h>
@@ -354,6 +355,9 @@ static int refused(struct wf_transfer *transfer)
 	if (state == WF_PEER_REMOVED || peer->closing)
 		return -ECANCELED;
 	if (state == WF_PEER_DOWN)
+		return -EHOSTDOWN;
+	/* Replaced since the request was checked: its keys are another engine's. */
+	if (transfer->slices && wf_request_incarnation(transfer, transfer->slice))
 		return -EHOSTDOWN;
 	return transfer->kind == WF_REPLY && transfer->call_mark != wf_call_mark(peer->their_epoch) ? -ESTALE : 0;
 }

@@ -92,7 +92,8 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 		       (unsigned long long)bytes, fi_strerror(-error));
 		if (too_many_pages(rail, bytes, access))
 			return -EFBIG;
-		return error == -FI_ENOMEM || error == -FI_ENOKEY ? -ENOMEM : error;
+		/* -ETIMEDOUT is the engine's word for a call that has not returned. */
+		return error == -FI_ENOMEM || error == -FI_ENOKEY ? -ENOMEM : error == -FI_ETIMEDOUT ? -EIO : error;
 	}
 	ret_memory->mr = mr;
 	ret_memory->desc = fi_mr_desc(mr);

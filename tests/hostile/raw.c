@@ -115,6 +115,11 @@ void raw_aim(struct raw *raw, const void *address, size_t bytes)
 	demand(fi_av_insert(raw->av, raw->theirs.rail[0].address, 1, &raw->victim, 0, NULL) == 1, "way to the victim");
 }
 
+void raw_forget(struct raw *raw, fi_addr_t victim)
+{
+	fi_av_remove(raw->av, &victim, 1, 0);
+}
+
 /* ---- completions ---- */
 
 static void turn(struct raw *raw)

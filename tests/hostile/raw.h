@@ -53,6 +53,7 @@ void raw_open(struct raw *raw, const struct weft_config *config);
 void raw_close(struct raw *raw);
 /* From now on everything goes to that engine's first rail. */
 void raw_aim(struct raw *raw, const void *address, size_t bytes);
+void raw_forget(struct raw *raw, fi_addr_t victim); /* one that was aimed at, and is gone */
 
 /* Header and payload as given, after sealing. False: the provider refused it for as long as raw waits. */
 bool raw_send(struct raw *raw, const struct wf_frame *header, const void *payload);

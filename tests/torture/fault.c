@@ -51,6 +51,7 @@ void faults_clear(void)
 static void write_rule(struct random *random, enum fault fault, char *rule, size_t bytes)
 {
 	static const char *const ops[] = { "op=write,", "op=read,", "op=send,", "" };
+	static const char *const blackouts[] = { "fault=down", "op=write,fault=drop", "op=read,fault=drop" };
 	static const int statuses[] = { 1, 7, 9, 10, 13, 15 };
 	uint32_t host = random_below(random, world.nodes), nic = random_below(random, world.nics);
 	const char *op = ops[random_below(random, 4)];
@@ -116,7 +117,7 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 			 1 + random_below(random, 1500));
 		break;
 	case FAULT_BLACKOUT:
-		snprintf(rule, bytes, "%sfault=drop", op);
+		snprintf(rule, bytes, "%s", blackouts[random_below(random, 3)]);
 		break;
 	default:
 		snprintf(rule, bytes, "%scount=1,p=0.02,fault=overrun", who);

@@ -55,6 +55,8 @@ static bool aim_at(uint32_t n)
 	if (!bytes)
 		return false;
 	if (news) {
+		if (address[n].count)
+			raw_forget(&raw, known[n]);
 		raw_aim(&raw, blob, bytes);
 		known[n] = raw.victim;
 		address[n] = raw.theirs;
