@@ -8,8 +8,10 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +24,33 @@
 #define STAY   300
 #define AT_A_PORT 8
 #define SPARE  200 /* descriptors that the process they come to may still open */
+#define RUSH   3000
 
 static struct pair pair;
+static _Atomic uint32_t closed; /* connections, as this process's log has it */
 static int stranger[STAY + 64 * AT_A_PORT];
 
 static int open_pair(void **state)
 {
 	pair_open(&pair, NULL, NULL, BYTES);
+	return 0;
+}
+
+static void count_closed(void *context, enum weft_log_level level, const char *text)
+{
+	unsigned count;
+
+	if (sscanf(text, "closed %u connections", &count) == 1)
+		atomic_fetch_add(&closed, count);
+}
+
+static int open_counting_pair(void **state)
+{
+	struct weft_config config = side_config();
+
+	config.log = count_closed;
+	atomic_store(&closed, 0);
+	pair_open(&pair, &config, NULL, BYTES);
 	return 0;
 }
 
@@ -140,24 +162,71 @@ static void come_and_stay(void **state)
 	assert_status(side_close(&other), 0);
 }
 
+/* The next descriptor after this one that this process listens at; -1: there is none. */
+static int next_listener(int fd, struct sockaddr_in *ret_name)
+{
+	int most = open_fds() + 64;
+
+	while (++fd < most) {
+		socklen_t bytes = sizeof(*ret_name), size = sizeof(int);
+		int listens = 0;
+
+		if (!getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) && listens &&
+		    !getsockname(fd, (struct sockaddr *)ret_name, &bytes) && ret_name->sin_family == AF_INET)
+			return fd;
+	}
+	return -1;
+}
+
 /* Some at every port that this process listens at. */
 static int come_here(void)
 {
-	int count = 0, most = open_fds() + 64;
+	struct sockaddr_in name;
+	int count = 0;
 
-	for (int fd = 3; fd < most; fd++) {
-		struct sockaddr_in name;
-		socklen_t bytes = sizeof(name), size = sizeof(int);
-		int listens = 0;
-
-		if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) || !listens ||
-		    getsockname(fd, (struct sockaddr *)&name, &bytes) || name.sin_family != AF_INET)
-			continue;
+	for (int fd = next_listener(2, &name); fd >= 0; fd = next_listener(fd, &name))
 		for (int i = 0; i < AT_A_PORT; i++)
 			stranger[count++] = come(&name);
-	}
 	assert_true(count >= AT_A_PORT);
 	return count;
+}
+
+static uint32_t not_accepted_yet(int listener)
+{
+	struct tcp_info info = { 0 };
+	socklen_t bytes = sizeof(info);
+
+	assert_int_equal(getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &bytes), 0);
+	return info.tcpi_unacked;
+}
+
+/* So many at once that libfabric loses some whose descriptors are thousands apart. Each is counted once. */
+static void come_in_a_rush(void **state)
+{
+	struct rlimit limit, before_limit;
+	struct sockaddr_in to;
+	int listener, before;
+	uint64_t deadline;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before_limit), 0);
+	limit = before_limit;
+	limit.rlim_cur = limit.rlim_max;
+	if (limit.rlim_cur < RUSH + 1000)
+		skip();
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	served();
+	before = open_fds();
+	listener = next_listener(2, &to);
+	assert_true(listener >= 0);
+	for (int i = 0; i < RUSH; i++)
+		close(come(&to));
+	deadline = now_ns() + 2 * LIMIT;
+	while ((not_accepted_yet(listener) || open_fds() > before + 8) && now_ns() < deadline)
+		served();
+	if (open_fds() > before + 8)
+		fail_msg("%d descriptors, %d before", open_fds(), before);
+	assert_in_range(atomic_load(&closed), 0, RUSH);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before_limit), 0);
 }
 
 static int turned_away(int count)
@@ -205,6 +274,7 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(come_and_go, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(come_and_stay, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(come_in_a_rush, open_counting_pair, close_pair),
 		cmocka_unit_test_setup_teardown(stay_while_it_resets, open_pair, close_pair),
 	};
 

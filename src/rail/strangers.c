@@ -28,8 +28,9 @@
 #define SILENT_MS      5000u
 #define CROWD	       64        /* so many at once: no more patience … */
 #define SILENT_CROWD_MS 250u     /* … than this */
-#define SHUT	       1024      /* remembered */
-#define LOST_TURNS     10        /* of libfabric's progress after it was shut down */
+#define SHUT_STEP      1024u     /* by so many descriptors what is remembered grows */
+#define LOST_TURNS     10u       /* of libfabric's progress after it was shut down */
+#define EVENTS_A_TURN  128u      /* that libfabric sees to, 2.x; 1.17: 1024 */
 #define TCP_STATE_LISTEN 10      /* <netinet/tcp.h>, which <linux/tcp.h> excludes */
 
 /* The address an endpoint listens at. */
@@ -39,17 +40,20 @@ union door {
 	struct sockaddr_in6 v6;
 };
 
+/* A connection that was shut down. */
+struct shut {
+	uint64_t cookie; /* which connection it was: descriptors are used again */
+	uint32_t turn;   /* in which it was shut down */
+};
+
 struct wf_strangers {
 	DIR *descriptors; /* of this process: opened early, for later there may be none left to open it with */
 	uint32_t doors, turns, found, before; /* found: in this pass; before: in the last */
 	uint64_t next_ns; /* the next pass */
 	bool passing, no_room;
 	union door door[DOORS];
-	struct {
-		int fd;
-		uint32_t turn; /* in which it was shut down */
-		uint64_t cookie;
-	} shut[SHUT]; /* by descriptor */
+	struct shut *shut; /* by descriptor: as many as the highest of a stranger's asked for */
+	uint32_t shut_room;
 };
 
 static bool is_name_of(const union door *door, const struct sockaddr_storage *name)
@@ -117,32 +121,58 @@ void wf_strangers_close(struct wf_strangers *strangers)
 	if (!strangers)
 		return;
 	closedir(strangers->descriptors);
+	free(strangers->shut);
 	free(strangers);
 }
 
+/* What is remembered of a descriptor; NULL: no memory, and a later pass tries again. */
+static struct shut *shut_of(struct wf_strangers *strangers, int fd)
+{
+	uint32_t room = ((uint32_t)fd / SHUT_STEP + 1) * SHUT_STEP;
+	struct shut *shut;
+
+	if (room > strangers->shut_room) {
+		shut = realloc(strangers->shut, room * sizeof(*shut));
+		if (!shut)
+			return NULL;
+		memset(shut + strangers->shut_room, 0, (room - strangers->shut_room) * sizeof(*shut));
+		strangers->shut = shut;
+		strangers->shut_room = room;
+	}
+	return &strangers->shut[fd];
+}
+
+/* Turns after which libfabric has seen to every socket that it watches, also where all strangers are ready at once. */
+static uint32_t lost_turns(const struct wf_strangers *strangers)
+{
+	return LOST_TURNS + (strangers->before + strangers->found) / EVENTS_A_TURN;
+}
+
+/* 1 for one that is shut down now, once in its life. */
 static uint32_t judge(struct wf_strangers *strangers, int fd)
 {
-	uint32_t limit = strangers->before > CROWD || strangers->found > CROWD ? SILENT_CROWD_MS : SILENT_MS, slot = (uint32_t)fd % SHUT;
+	uint32_t limit = strangers->before > CROWD || strangers->found > CROWD ? SILENT_CROWD_MS : SILENT_MS;
+	struct shut *shut;
 	struct tcp_info info;
 	uint64_t cookie = 0;
 	socklen_t bytes = sizeof(cookie);
 
-	if (!is_strangers(fd, &info) || getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes))
+	if (!is_strangers(fd, &info) || getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) ||
+	    !(shut = shut_of(strangers, fd)))
 		return 0;
 	strangers->found++;
-	if (strangers->shut[slot].fd == fd && strangers->shut[slot].cookie == cookie) {
-		if (strangers->turns - strangers->shut[slot].turn < LOST_TURNS)
+	if (shut->cookie == cookie) {
+		if (strangers->turns - shut->turn < lost_turns(strangers))
 			return 0;
-		strangers->shut[slot].cookie = 0;
+		shut->cookie = 0;
 		close(fd);
 		return 0;
 	}
 	if (info.tcpi_last_data_recv < limit)
 		return 0;
 	shutdown(fd, SHUT_RDWR);
-	strangers->shut[slot].fd = fd;
-	strangers->shut[slot].cookie = cookie;
-	strangers->shut[slot].turn = strangers->turns;
+	shut->cookie = cookie;
+	shut->turn = strangers->turns;
 	return 1;
 }
 
