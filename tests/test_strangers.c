@@ -1,7 +1,7 @@
 /*
- * Strangers who connect to an engine's port over tcp and do not speak: they come and go, come and stay, and stay while a rail is
- * reset. They get no hold on the process: its descriptors are its own again, its peers are served all along, and new ones can
- * connect while strangers hold on.
+ * Strangers who connect to an engine's port over tcp and do not speak, or not as a peer does: they come and go, come
+ * and stay, and stay while a rail is reset. They get no hold on the process: its descriptors are its own again, its
+ * peers are served all along, and new ones can connect while strangers hold on.
  */
 #include "support/peer.h"
 #include "support/rest.h"
@@ -25,6 +25,7 @@
 #define AT_A_PORT 8
 #define SPARE  200 /* descriptors that the process they come to may still open */
 #define RUSH   3000
+#define SLOW   40
 
 static struct pair pair;
 static _Atomic uint32_t closed; /* connections, as this process's log has it */
@@ -129,6 +130,37 @@ static void come_and_go(void **state)
 			served();
 	}
 	only_its_own(before);
+}
+
+/* A byte, and later more: libfabric may take the first and never look again. Some leave, some go on for ever. */
+static void speak_slowly(void **state)
+{
+	struct sockaddr_in to = door();
+	uint64_t before, now, deadline;
+
+	served();
+	before = descriptors_there();
+	for (int i = 0; i < SLOW; i++) {
+		stranger[i] = come(&to);
+		assert_int_equal(send(stranger[i], "x", 1, MSG_NOSIGNAL), 1);
+	}
+	usleep(50000);
+	for (int i = 0; i < SLOW; i++) {
+		(void)!send(stranger[i], "y", 1, MSG_NOSIGNAL);
+		if (i % 2)
+			close(stranger[i]);
+	}
+	deadline = now_ns() + LIMIT;
+	do {
+		served();
+		for (int i = 0; i < SLOW; i += 2)
+			(void)!send(stranger[i], "z", 1, MSG_NOSIGNAL);
+		now = descriptors_there();
+	} while (now > before + 8 && now_ns() < deadline);
+	for (int i = 0; i < SLOW; i += 2)
+		close(stranger[i]);
+	if (now > before + 8)
+		fail_msg("%llu descriptors, %llu before", (unsigned long long)now, (unsigned long long)before);
 }
 
 /* More than it has descriptors for. */
@@ -273,6 +305,7 @@ static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(come_and_go, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(speak_slowly, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(come_and_stay, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(come_in_a_rush, open_counting_pair, close_pair),
 		cmocka_unit_test_setup_teardown(stay_while_it_resets, open_pair, close_pair),

@@ -168,7 +168,7 @@ static void look_for_strangers(struct wf_group *group, uint64_t now_ns)
 		rails[i] = group->seat[i].rail;
 	closed = wf_strangers_look(group->strangers, rails, group->seats, now_ns);
 	if (closed)
-		wf_log(&group->engine->log, WEFT_LOG_INFO, "closed %u connections of strangers, who had said nothing", closed);
+		wf_log(&group->engine->log, WEFT_LOG_INFO, "closed %u connections of strangers, who do not speak as peers do", closed);
 	if (had_room && wf_strangers_no_room(group->strangers))
 		wf_log(&group->engine->log, WEFT_LOG_WARN,
 		       "this process has no descriptor left: new peers cannot connect; see 'ulimit -n'");

@@ -1,12 +1,15 @@
 /*
- * Connections of strangers: port scanners, health checks, whoever connects to a rail's port and does not speak libfabric. libfabric
- * accepts them and waits for their first bytes for ever, 1.17 loses track of many that leave again, and both hold a
- * descriptor each until the process has none left. Worse, an endpoint that is closed meanwhile leaves them with a pointer to freed memory.
+ * Connections of strangers: port scanners, health checks, whoever connects to a rail's port and does not speak
+ * libfabric. libfabric accepts them and waits for their first bytes for ever, 1.17 loses track of many that leave
+ * again, and both hold a descriptor each until the process has none left. Worse, an endpoint that is closed meanwhile
+ * leaves them with a pointer to freed memory.
  *
- * A connection is a stranger's while nothing was ever sent on it: libfabric answers a peer's request at once. One that is silent for
- * too long is shut down, which makes libfabric close it; one that libfabric still has not closed many passes later is lost
- * to it, and is closed here. All of this is safe because only the worker that owns the rail, on which this runs, makes
- * libfabric open or close these descriptors.
+ * A connection is a stranger's while nothing was ever sent on it: libfabric answers a peer's request in the turn that
+ * reads it. One that is silent for too long is no peer's. Nor is one whose bytes libfabric leaves unread: it has read
+ * others before, did not answer, and never looks again. Turns are counted there, not time: where this process was
+ * stopped, a peer's request lies unread for long. Such a connection is shut down, which makes libfabric close it; one
+ * that libfabric still has not closed many turns later is lost to it, and is closed here. All of this is safe because
+ * only the worker that owns the rail, on which this runs, makes libfabric open or close these descriptors.
  */
 #include "rail/internal.h"
 
@@ -28,8 +31,8 @@
 #define SILENT_MS      5000u
 #define CROWD	       64        /* so many at once: no more patience … */
 #define SILENT_CROWD_MS 250u     /* … than this */
-#define SHUT_STEP      1024u     /* by so many descriptors what is remembered grows */
-#define LOST_TURNS     10u       /* of libfabric's progress after it was shut down */
+#define KNOWN_STEP     1024u     /* by so many descriptors what is remembered grows */
+#define LOST_TURNS     10u       /* of libfabric's progress, in which it sees to whatever it still watches */
 #define EVENTS_A_TURN  128u      /* that libfabric sees to, 2.x; 1.17: 1024 */
 #define TCP_STATE_LISTEN 10      /* <netinet/tcp.h>, which <linux/tcp.h> excludes */
 
@@ -40,10 +43,13 @@ union door {
 	struct sockaddr_in6 v6;
 };
 
-/* A connection that was shut down. */
-struct shut {
+enum state { QUIET, UNREAD, SHUT }; /* has bytes that libfabric did not read yet; was shut down */
+
+/* What is known of a descriptor. */
+struct known {
 	uint64_t cookie; /* which connection it was: descriptors are used again */
-	uint32_t turn;   /* in which it was shut down */
+	uint32_t turn;   /* in which it came to be in this state */
+	enum state state;
 };
 
 struct wf_strangers {
@@ -52,8 +58,8 @@ struct wf_strangers {
 	uint64_t next_ns; /* the next pass */
 	bool passing, no_room;
 	union door door[DOORS];
-	struct shut *shut; /* by descriptor: as many as the highest of a stranger's asked for */
-	uint32_t shut_room;
+	struct known *known; /* by descriptor: as many as the highest of a stranger's asked for */
+	uint32_t known_room;
 };
 
 static bool is_name_of(const union door *door, const struct sockaddr_storage *name)
@@ -91,16 +97,22 @@ static bool take_door(const struct wf_rail *rail, enum wf_end end, union door *d
 	return rail->quirks && rail->quirks->sockets && rail->end[end].ep && !fi_getname(&rail->end[end].ep->fid, door, &bytes);
 }
 
-/* The first bytes of whoever speaks may still lie unread in the socket. */
+/* Also what waits to be sent counts as sent. */
 static bool is_strangers(int fd, struct tcp_info *info)
 {
 	socklen_t bytes = sizeof(*info);
-	int unread = 0;
 
 	memset(info, 0, sizeof(*info));
 	return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) && info->tcpi_state != TCP_STATE_LISTEN &&
 	       bytes >= offsetof(struct tcp_info, tcpi_data_segs_out) + sizeof(info->tcpi_data_segs_out) &&
-	       !info->tcpi_data_segs_out && !ioctl(fd, FIONREAD, &unread) && !unread;
+	       !info->tcpi_data_segs_out && !info->tcpi_notsent_bytes;
+}
+
+static bool has_unread(int fd)
+{
+	int unread = 0;
+
+	return ioctl(fd, FIONREAD, &unread) || unread;
 }
 
 /* ---- now and then ---- */
@@ -121,58 +133,69 @@ void wf_strangers_close(struct wf_strangers *strangers)
 	if (!strangers)
 		return;
 	closedir(strangers->descriptors);
-	free(strangers->shut);
+	free(strangers->known);
 	free(strangers);
 }
 
-/* What is remembered of a descriptor; NULL: no memory, and a later pass tries again. */
-static struct shut *shut_of(struct wf_strangers *strangers, int fd)
+/* NULL: no memory, and a later pass tries again. */
+static struct known *known_of(struct wf_strangers *strangers, int fd, uint64_t cookie)
 {
-	uint32_t room = ((uint32_t)fd / SHUT_STEP + 1) * SHUT_STEP;
-	struct shut *shut;
+	uint32_t room = ((uint32_t)fd / KNOWN_STEP + 1) * KNOWN_STEP;
+	struct known *known;
 
-	if (room > strangers->shut_room) {
-		shut = realloc(strangers->shut, room * sizeof(*shut));
-		if (!shut)
+	if (room > strangers->known_room) {
+		known = realloc(strangers->known, room * sizeof(*known));
+		if (!known)
 			return NULL;
-		memset(shut + strangers->shut_room, 0, (room - strangers->shut_room) * sizeof(*shut));
-		strangers->shut = shut;
-		strangers->shut_room = room;
+		memset(known + strangers->known_room, 0, (room - strangers->known_room) * sizeof(*known));
+		strangers->known = known;
+		strangers->known_room = room;
 	}
-	return &strangers->shut[fd];
+	known = &strangers->known[fd];
+	if (known->cookie != cookie)
+		*known = (struct known){ .cookie = cookie };
+	return known;
 }
 
-/* Turns after which libfabric has seen to every socket that it watches, also where all strangers are ready at once. */
-static uint32_t lost_turns(const struct wf_strangers *strangers)
+static void now_is(struct wf_strangers *strangers, struct known *known, enum state state)
 {
-	return LOST_TURNS + (strangers->before + strangers->found) / EVENTS_A_TURN;
+	if (known->state != state)
+		known->turn = strangers->turns;
+	known->state = state;
+}
+
+/* So long in one state: libfabric has seen to every socket that it watches by now, had all strangers been ready. */
+static bool is_lost(const struct wf_strangers *strangers, const struct known *known)
+{
+	return strangers->turns - known->turn >= LOST_TURNS + (strangers->before + strangers->found) / EVENTS_A_TURN;
 }
 
 /* 1 for one that is shut down now, once in its life. */
 static uint32_t judge(struct wf_strangers *strangers, int fd)
 {
 	uint32_t limit = strangers->before > CROWD || strangers->found > CROWD ? SILENT_CROWD_MS : SILENT_MS;
-	struct shut *shut;
+	struct known *known;
 	struct tcp_info info;
 	uint64_t cookie = 0;
 	socklen_t bytes = sizeof(cookie);
 
 	if (!is_strangers(fd, &info) || getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) ||
-	    !(shut = shut_of(strangers, fd)))
+	    !(known = known_of(strangers, fd, cookie)))
 		return 0;
 	strangers->found++;
-	if (shut->cookie == cookie) {
-		if (strangers->turns - shut->turn < lost_turns(strangers))
-			return 0;
-		shut->cookie = 0;
-		close(fd);
+	if (known->state == SHUT) {
+		if (is_lost(strangers, known)) {
+			known->cookie = 0;
+			close(fd);
+		}
 		return 0;
 	}
-	if (info.tcpi_last_data_recv < limit)
+	now_is(strangers, known, has_unread(fd) ? UNREAD : QUIET);
+	if (known->state == UNREAD ? !is_lost(strangers, known) : info.tcpi_last_data_recv < limit)
 		return 0;
-	shutdown(fd, SHUT_RDWR);
-	shut->cookie = cookie;
-	shut->turn = strangers->turns;
+	/* Reading only: a peer's request that comes just now is still read, and can be answered. */
+	shutdown(fd, SHUT_RD);
+	now_is(strangers, known, SHUT);
 	return 1;
 }
 
