@@ -26,10 +26,12 @@
 #define SPARE  200 /* descriptors that the process they come to may still open */
 #define RUSH   3000
 #define SLOW   40
+#define DESCRIPTORS 4096 /* listeners have lower ones */
 
 static struct pair pair;
 static _Atomic uint32_t closed; /* connections, as this process's log has it */
 static int stranger[STAY + 64 * AT_A_PORT];
+static in_port_t came_to[STAY + 64 * AT_A_PORT]; /* those who came here */
 
 static int open_pair(void **state)
 {
@@ -197,9 +199,7 @@ static void come_and_stay(void **state)
 /* The next descriptor after this one that this process listens at; -1: there is none. */
 static int next_listener(int fd, struct sockaddr_in *ret_name)
 {
-	int most = open_fds() + 64;
-
-	while (++fd < most) {
+	while (++fd < DESCRIPTORS) {
 		socklen_t bytes = sizeof(*ret_name), size = sizeof(int);
 		int listens = 0;
 
@@ -217,8 +217,10 @@ static int come_here(void)
 	int count = 0;
 
 	for (int fd = next_listener(2, &name); fd >= 0; fd = next_listener(fd, &name))
-		for (int i = 0; i < AT_A_PORT; i++)
+		for (int i = 0; i < AT_A_PORT; i++) {
+			came_to[count] = name.sin_port;
 			stranger[count++] = come(&name);
+		}
 	assert_true(count >= AT_A_PORT);
 	return count;
 }
@@ -261,36 +263,96 @@ static void come_in_a_rush(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before_limit), 0);
 }
 
-static int turned_away(int count)
+static bool listens_at(in_port_t port)
 {
-	int gone = 0;
-	char byte;
+	struct sockaddr_in name;
+	int fd = next_listener(2, &name);
 
-	for (int i = 0; i < count; i++)
-		gone += recv(stranger[i], &byte, 1, MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
-	return gone;
+	while (fd >= 0 && name.sin_port != port)
+		fd = next_listener(fd, &name);
+	return fd >= 0;
 }
 
-/* The endpoint they wait at is closed: libfabric must not be left with them, and then they speak. */
-static void stay_while_it_resets(void **state)
+static bool is_turned_away(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+/* Of those who came to a port that is closed by now. */
+static int turned_away(int count, bool away)
+{
+	int found = 0;
+
+	for (int i = 0; i < count; i++)
+		found += !listens_at(came_to[i]) && is_turned_away(stranger[i]) == away;
+	return found;
+}
+
+/* So that this process cannot open another. */
+static int take_descriptors(int *taken, int room)
+{
+	struct rlimit limit;
+	int count = 0;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	taken[count++] = dup(0);
+	assert_true(taken[0] >= 0);
+	limit.rlim_cur = (rlim_t)taken[0] + 1;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	while (count < room && (taken[count] = dup(0)) >= 0)
+		count++;
+	assert_int_equal(errno, EMFILE);
+	return count;
+}
+
+static void give_descriptors(const int *taken, int count, const struct rlimit *limit)
+{
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, limit), 0);
+	for (int i = 0; i < count; i++)
+		close(taken[i]);
+}
+
+/* Until this process has accepted those who came, and libfabric knows them. */
+static void wait_for_descriptors(int least)
+{
+	uint64_t until = now_ns() + LIMIT;
+
+	while (open_fds() < least && now_ns() < until)
+		usleep(1000);
+	assert_true(open_fds() >= least);
+}
+
+/* The endpoint they wait at is closed: libfabric must not be left with them, and then they speak. Also where the process
+ * can open nothing. */
+static void stay(bool no_descriptors)
 {
 	struct weft_write write = { pair.region, 0, pair.remote, 0, BYTES };
 	struct weft_op op = { .queue = pair.here.queue, .tag = 1, .timeout_ns = 100 * MS };
 	struct weft_event event;
+	struct rlimit limit;
+	int taken[64], taken_count = 0, count, before;
 	uint64_t until;
-	int count;
 
 	served();
+	before = open_fds();
 	count = come_here();
+	wait_for_descriptors(before + 2 * count);
 	stop_at_rest(pair.there.pid);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	if (no_descriptors)
+		taken_count = take_descriptors(taken, 64);
 	for (; op.tag <= 8; op.tag++)
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 	assert_status(side_wait(&pair.here, WEFT_EVENT_RAIL_UP, ANY_TAG, LIMIT, &event), 0);
 	weft_event_release(&event);
 	until = now_ns() + LIMIT;
-	while (turned_away(count) < AT_A_PORT && now_ns() < until)
+	while (turned_away(count, true) < AT_A_PORT && now_ns() < until)
 		usleep(1000);
-	assert_true(turned_away(count) >= AT_A_PORT);
+	give_descriptors(taken, taken_count, &limit);
+	assert_true(turned_away(count, true) >= AT_A_PORT);
+	assert_int_equal(turned_away(count, false), 0);
 	for (int i = 0; i < count; i++) {
 		(void)!send(stranger[i], "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
 		close(stranger[i]);
@@ -301,6 +363,16 @@ static void stay_while_it_resets(void **state)
 	served();
 }
 
+static void stay_while_it_resets(void **state)
+{
+	stay(false);
+}
+
+static void stay_while_it_resets_without_descriptors(void **state)
+{
+	stay(true);
+}
+
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +381,7 @@ static int run(void)
 		cmocka_unit_test_setup_teardown(come_and_stay, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(come_in_a_rush, open_counting_pair, close_pair),
 		cmocka_unit_test_setup_teardown(stay_while_it_resets, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(stay_while_it_resets_without_descriptors, open_pair, close_pair),
 	};
 
 	return cmocka_run_group_tests_name("strangers", tests, NULL, NULL);

@@ -158,15 +158,12 @@ static void look_for_overdue(struct wf_group *group, uint64_t now_ns)
 /* Whoever connects to a rail's port and does not speak must not use up the process's descriptors. */
 static void look_for_strangers(struct wf_group *group, uint64_t now_ns)
 {
-	struct wf_rail *rails[WF_MAX_RAILS];
 	uint32_t closed;
 	bool had_room = group->strangers && !wf_strangers_no_room(group->strangers);
 
 	if (!group->strangers)
 		return;
-	for (uint32_t i = 0; i < group->seats; i++)
-		rails[i] = group->seat[i].rail;
-	closed = wf_strangers_look(group->strangers, rails, group->seats, now_ns);
+	closed = wf_strangers_look(group->strangers, now_ns);
 	if (closed)
 		wf_log(&group->engine->log, WEFT_LOG_INFO, "closed %u connections of strangers, who do not speak as peers do", closed);
 	if (had_room && wf_strangers_no_room(group->strangers))

@@ -113,6 +113,9 @@ void wf_pairing_start(struct wf_group *group)
 	group->routes = 1;
 	group->routes_watch = sockets ? wf_routes_watch() : -1;
 	group->strangers = sockets ? wf_strangers_open() : NULL;
+	for (uint32_t i = 0; i < group->seats; i++)
+		if (group->seat[i].limits.sockets)
+			wf_strangers_watch(group->strangers, group->seat[i].rail);
 }
 
 void wf_pairing_stop(struct wf_group *group)

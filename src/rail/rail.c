@@ -186,14 +186,13 @@ static void close_endpoint(struct wf_endpoint *end)
 
 void wf_rail_shut(struct wf_rail *rail, enum wf_end which)
 {
-	wf_strangers_leave(rail, WF_OUTGOING);
+	wf_strangers_leave(rail, which);
 	close_endpoint(&rail->end[WF_OUTGOING]);
 	rail->unrung = false;
 	if (rail->quirks && rail->quirks->direct)
 		rail->rma_flags = 0; /* until an address is inserted that needs more */
 	if (which == WF_OUTGOING)
 		return;
-	wf_strangers_leave(rail, WF_PUBLISHED);
 	close_endpoint(&rail->end[WF_PUBLISHED]);
 	if (rail->cq)
 		fi_close(&rail->cq->fid);

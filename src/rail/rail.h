@@ -137,8 +137,10 @@ void wf_knock_close(struct wf_knock *knock); /* NULL is fine */
 struct wf_strangers;
 struct wf_strangers *wf_strangers_open(void); /* NULL: there is no way to look, or no memory */
 void wf_strangers_close(struct wf_strangers *strangers); /* NULL is fine */
+/* Until it is closed, which comes before wf_strangers_close(). NULL is fine. */
+void wf_strangers_watch(struct wf_strangers *strangers, struct wf_rail *rail);
 /* To be called many times a second by the worker that owns the rails, after it has polled each: how many were closed. */
-uint32_t wf_strangers_look(struct wf_strangers *strangers, struct wf_rail *const *rails, uint32_t count, uint64_t now_ns);
+uint32_t wf_strangers_look(struct wf_strangers *strangers, uint64_t now_ns);
 bool wf_strangers_no_room(const struct wf_strangers *strangers); /* the process had no descriptor left when it last looked */
 
 /* ---- memory (memory.c) ---- */

@@ -25,7 +25,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define DOORS	       (2 * 64)  /* endpoints of a group's rails */
+#define RAILS	       64        /* of a group */
+#define DOORS	       (RAILS * WF_ENDS)
 #define LOOKED_AT      512       /* descriptors in one go */
 #define PASS_NS	       UINT64_C(1000000000)
 #define SILENT_MS      5000u
@@ -54,7 +55,8 @@ struct known {
 
 struct wf_strangers {
 	DIR *descriptors; /* of this process: opened early, for later there may be none left to open it with */
-	uint32_t doors, turns, found, before; /* found: in this pass; before: in the last */
+	struct wf_rail *rail[RAILS];
+	uint32_t rails, doors, turns, found, before; /* found: in this pass; before: in the last */
 	uint64_t next_ns; /* the next pass */
 	bool passing, no_room;
 	union door door[DOORS];
@@ -137,6 +139,14 @@ void wf_strangers_close(struct wf_strangers *strangers)
 	free(strangers);
 }
 
+void wf_strangers_watch(struct wf_strangers *strangers, struct wf_rail *rail)
+{
+	if (!strangers || strangers->rails == RAILS)
+		return;
+	strangers->rail[strangers->rails++] = rail;
+	rail->strangers = strangers;
+}
+
 /* NULL: no memory, and a later pass tries again. */
 static struct known *known_of(struct wf_strangers *strangers, int fd, uint64_t cookie)
 {
@@ -214,7 +224,7 @@ static void look_for_room(struct wf_strangers *strangers)
 		close(fd);
 }
 
-uint32_t wf_strangers_look(struct wf_strangers *strangers, struct wf_rail *const *rails, uint32_t count, uint64_t now_ns)
+uint32_t wf_strangers_look(struct wf_strangers *strangers, uint64_t now_ns)
 {
 	uint32_t closed = 0;
 
@@ -228,10 +238,9 @@ uint32_t wf_strangers_look(struct wf_strangers *strangers, struct wf_rail *const
 		strangers->next_ns = now_ns + PASS_NS;
 	}
 	strangers->doors = 0;
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < strangers->rails; i++)
 		for (enum wf_end end = 0; end < WF_ENDS; end++)
-			if (rails[i] && strangers->doors < DOORS && take_door(rails[i], end, &strangers->door[strangers->doors]))
-				strangers->doors++;
+			strangers->doors += take_door(strangers->rail[i], end, &strangers->door[strangers->doors]);
 	for (int i = 0; i < LOOKED_AT; i++) {
 		struct dirent *entry = readdir(strangers->descriptors);
 		int fd = entry ? atoi(entry->d_name) : -1;
@@ -249,26 +258,85 @@ uint32_t wf_strangers_look(struct wf_strangers *strangers, struct wf_rail *const
 
 /* ---- before an endpoint is closed ---- */
 
-void wf_strangers_leave(struct wf_rail *rail, enum wf_end end)
-{
-	struct fi_cq_data_entry none;
-	union door door;
-	struct dirent *entry;
-	DIR *descriptors = take_door(rail, end, &door) ? opendir("/proc/self/fd") : NULL;
+/* The doors of endpoints that are about to be closed. */
+struct leaving {
+	union door door[WF_ENDS];
+	int listener[WF_ENDS];
+	uint32_t doors, listeners;
+	uint32_t strangers, descriptors; /* found there; of the process */
+};
 
-	if (!descriptors)
-		return;
+static void for_all_at(struct leaving *leaving, DIR *descriptors, void (*act)(struct leaving *leaving, int fd))
+{
+	struct dirent *entry;
+
+	rewinddir(descriptors);
 	while ((entry = readdir(descriptors))) {
 		int fd = atoi(entry->d_name);
-		struct tcp_info info;
 
-		if (fd > 2 && is_at(&door, 1, fd) && (is_strangers(fd, &info) || info.tcpi_state == TCP_STATE_LISTEN))
-			shutdown(fd, SHUT_RDWR); /* the listener too: nobody comes after this */
+		leaving->descriptors++;
+		if (fd > 2 && is_at(leaving->door, leaving->doors, fd))
+			act(leaving, fd);
 	}
-	closedir(descriptors);
+}
+
+/* The listener too: nobody comes after this. Who has said something is read in the next turn, and answered. */
+static void turn_away(struct leaving *leaving, int fd)
+{
+	struct tcp_info info;
+
+	if (is_strangers(fd, &info)) {
+		leaving->strangers++;
+		if (!has_unread(fd))
+			shutdown(fd, SHUT_RD);
+	} else if (info.tcpi_state == TCP_STATE_LISTEN && leaving->listeners < WF_ENDS) {
+		leaving->listener[leaving->listeners++] = fd;
+		shutdown(fd, SHUT_RDWR);
+	}
+}
+
+/* What libfabric has not let go of by now is lost to it, and nobody would look at this door again. */
+static void close_lost(struct leaving *leaving, int fd)
+{
+	struct tcp_info info;
+
+	for (uint32_t i = 0; i < leaving->listeners; i++)
+		if (leaving->listener[i] == fd) /* libfabric closes it with the endpoint */
+			return;
+	if (is_strangers(fd, &info))
+		close(fd);
+}
+
+static void leave(struct wf_rail *rail, struct leaving *leaving, DIR *descriptors)
+{
+	struct fi_cq_data_entry none;
+
+	for_all_at(leaving, descriptors, turn_away);
+	if (!leaving->strangers)
+		return;
 	/* Reading nothing makes libfabric look at its sockets. It takes an old errno for why a connection ended. */
-	for (int i = 0; rail->cq && i < 4; i++) {
+	for (uint32_t i = 0; i < LOST_TURNS + leaving->descriptors / EVENTS_A_TURN; i++) {
 		errno = 0;
 		fi_cq_read(rail->cq, &none, 0);
 	}
+	for_all_at(leaving, descriptors, close_lost);
+}
+
+/* The outgoing endpoint too: no peer connects to it, but libfabric listens there all the same, and scanners find it. */
+void wf_strangers_leave(struct wf_rail *rail, enum wf_end which)
+{
+	struct leaving leaving = { 0 };
+	DIR *own = NULL;
+
+	for (enum wf_end end = which; end < WF_ENDS; end++)
+		leaving.doors += take_door(rail, end, &leaving.door[leaving.doors]);
+	if (!leaving.doors)
+		return;
+	if (!rail->strangers && !(own = opendir("/proc/self/fd")))
+		return;
+	leave(rail, &leaving, own ? own : rail->strangers->descriptors);
+	if (own)
+		closedir(own);
+	else
+		rail->strangers->passing = false; /* it was disturbed: from the start again */
 }
