@@ -68,7 +68,8 @@ struct weft_config {
 	void *log_context;
 	const char *groups;      /* a file that says which rails and cores make a group (docs/TOPOLOGY.md); default: from the topology */
 	const char *ports;       /* peers connect to these ports, for a firewall: "20000-20100"; default: any. A port per rail and engine of a
-				  * host; -EADDRINUSE when none is free. Providers without ports (shm, efa) ignore it */
+				  * host; -EADDRINUSE when none is free, -EACCES when the last that was tried is reserved for the system.
+				  * Providers without ports (shm, efa) ignore it */
 	uint32_t max_strangers;  /* peers that came by a hello and were not added, at most; default 1024 */
 };
 #define WEFT_CONFIG_INIT                                                                                             \

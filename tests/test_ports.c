@@ -1,13 +1,16 @@
-/* config.ports: what peers connect to lies in the range, a range that is used up is an error of its own, junk is refused. */
+/* config.ports: what peers connect to lies in the range, a range that is used up is an error of its own, ports that we may
+ * not have are passed over, junk is refused. */
 #include "support/peer.h"
 #include "wire/blob.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { PORTS = 3 };
@@ -113,6 +116,57 @@ static void used_up(void **state)
 	assert_status(side_close(&side[2]), 0);
 }
 
+/* Whether this thread, and those it starts, may open ports that are reserved for the system. */
+static void may_bind_reserved(bool may)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+	uint32_t bit = 1u << CAP_NET_BIND_SERVICE;
+
+	assert_int_equal(syscall(SYS_capget, &header, data), 0);
+	data[0].effective = may ? data[0].effective | (data[0].permitted & bit) : data[0].effective & ~bit;
+	assert_int_equal(syscall(SYS_capset, &header, data), 0);
+}
+
+static uint32_t first_unreserved(void)
+{
+	FILE *file = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "r");
+	uint32_t port = 1024;
+
+	if (file) {
+		if (fscanf(file, "%u", &port) != 1)
+			port = 1024;
+		fclose(file);
+	}
+	return port;
+}
+
+/* A range that begins with ports we may not have is used from where we may. */
+static void reserved(void **state)
+{
+	struct weft_config config = side_config();
+	struct wf_wire_address address;
+	uint32_t first = first_unreserved();
+	struct side side;
+	struct blob ours;
+	char range[32];
+
+	if (first < PORTS || first > 60000)
+		skip();
+	config.ports = range;
+	may_bind_reserved(false);
+	snprintf(range, sizeof(range), "%u-%u", first - 2, first + 100);
+	assert_status(side_open(&side, &config), 0);
+	address_of(side.engine, &ours);
+	assert_int_equal(wf_blob_unpack_address(ours.data, ours.bytes, &address), 0);
+	for (uint32_t i = 0; i < address.count; i++)
+		assert_in_range(port_of(&address.rail[i]), first, first + 100);
+	assert_status(side_close(&side), 0);
+	snprintf(range, sizeof(range), "%u-%u", first - 2, first - 1);
+	assert_status(side_open(&side, &config), -EACCES);
+	may_bind_reserved(true);
+}
+
 static void nonsense(void **state)
 {
 	static const char *const wrong[] = { "", "x", "20000-", "-20000", "20100-20000", "0", "0-5", "70000", "1-65536",
@@ -143,6 +197,7 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(in_range),
 		cmocka_unit_test(used_up),
+		cmocka_unit_test(reserved),
 		cmocka_unit_test(nonsense),
 		cmocka_unit_test(without_ports),
 	};

@@ -13,7 +13,7 @@
 	X(EALREADY, "already done", NULL)                                                                            \
 	X(EBUSY, "still in use", "wait for the operations that use it to end, or cancel them")                       \
 	X(ERANGE, "outside the region", "the offset, index or length reaches past the registered range")             \
-	X(EACCES, "access not granted", "register the region with WEFT_REMOTE_WRITE or WEFT_REMOTE_READ")            \
+	X(EACCES, "access not granted", "register the region with WEFT_REMOTE_WRITE or _READ; take config.ports above 1023") \
 	X(ESTALE, "of an earlier incarnation", "the peer restarted or revoked it: exchange blobs again")             \
 	X(EHOSTDOWN, "the peer is down", "it died, restarted or cannot be reached; add or replace it when it is back") \
 	X(EHOSTUNREACH, "the peer cannot be reached", "no rail of ours reaches a rail of the peer: same provider, same network?") \

@@ -52,7 +52,8 @@ struct wf_rail {
 	struct wf_rail_error error;
 };
 
-/* fi_endpoint() on a port of the rail's range, or on any for an endpoint that is not published. -EADDRINUSE: none is free. */
+/* fi_endpoint() on a port of the rail's range, or on any for an endpoint that is not published. -EADDRINUSE, -EACCES: there is
+ * none that is free and that we may have; why the last one was not. */
 int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_ep);
 /* shm: whether a plain write to this address has landed when it completes. */
 bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);

@@ -63,6 +63,12 @@ int wf_nics_set_ports(struct wf_nics *nics, const char *ports, const struct wf_l
 	return 0;
 }
 
+/* Of one port, not of the range: another has it, or it is reserved for the system. */
+static bool is_of_port(int error)
+{
+	return error == -FI_EADDRINUSE || error == -FI_EACCES;
+}
+
 int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_ep)
 {
 	struct wf_ports *ports = &rail->ports;
@@ -74,14 +80,14 @@ int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_e
 	if (!published) /* nobody connects to it */
 		return fi_endpoint(rail->domain, rail->info, ret_ep, NULL);
 	/* Another one than last time, where there is one: the last may have been lost to somebody who also just opened it. */
-	for (uint32_t i = ports->low; i <= ports->high && error == -FI_EADDRINUSE; i++) {
+	for (uint32_t i = ports->low; i <= ports->high && is_of_port(error); i++) {
 		set_port(rail->info, ports->next);
 		ports->next = ports->next == ports->high ? ports->low : (uint16_t)(ports->next + 1);
 		error = fi_endpoint(rail->domain, rail->info, ret_ep, NULL);
 	}
 	set_port(rail->info, 0);
-	if (error == -FI_EADDRINUSE)
-		wf_log(rail->log, WEFT_LOG_ERROR, "rail %s: every port from %u to %u is in use", rail->name, ports->low,
-		       ports->high);
+	if (is_of_port(error))
+		wf_log(rail->log, WEFT_LOG_ERROR, "rail %s: every port from %u to %u is in use%s", rail->name, ports->low,
+		       ports->high, error == -FI_EACCES ? " or reserved, and needs CAP_NET_BIND_SERVICE" : "");
 	return error;
 }
