@@ -278,7 +278,9 @@ int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const 
 int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes, const struct weft_op *op, weft_transfer *ret_transfer);
 /* status is 0 or a negative errno of the application's. A reply no one waits for any more is dropped. Replies do not count among
  * max_transfers: they have as many slots of their own, so that calls both ways never wait for each other. -EAGAIN: all of those
- * hold replies that their callers' engines have not acknowledged yet; take events, so that theirs can come, and try again. */
+ * hold replies that their callers' engines have not acknowledged yet; take events, so that theirs can come, and try again. A peer that was
+ * never added holds an eighth of them at most, all such peers together half, and any peer that holds an eighth leaves the last slots to
+ * others: so -EAGAIN may be for this peer alone. Do not keep others waiting for it. */
 int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int status, const void *data, uint64_t bytes);
 
 /* Ends when every peer named has entered a barrier with the same id that names us. */

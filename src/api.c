@@ -374,8 +374,10 @@ int weft_engine_info(weft_engine *engine, struct weft_info *ret_info)
 	info.workers = wf_engine_is_manual(engine) ? 0 : engine->groups;
 	info.incarnation = engine->incarnation;
 	info.peers = atomic_load(&engine->peers.live);
-	info.transfers_in_flight = wf_pool_out(&engine->transfers) + wf_pool_out(&engine->answers);
+	info.transfers_in_flight = wf_pool_out(&engine->transfers) + wf_pool_out(&engine->answers) +
+				   wf_pool_out(&engine->internals);
 	info.memory_bytes = sizeof(*engine) + wf_pool_bytes(&engine->transfers) + wf_pool_bytes(&engine->answers) +
+			    wf_pool_bytes(&engine->internals) +
 			    wf_pool_bytes(&engine->inbounds) +
 			    wf_pool_bytes(&engine->inframes) +
 			    atomic_load(&engine->copies_kept) + atomic_load(&engine->peer_bytes);

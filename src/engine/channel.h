@@ -16,6 +16,9 @@ struct wf_pool;
 
 #define WF_WINDOW_FRAMES 16384u /* unread frames a peer may have here, at most: 128 MiB. A bit of memory each */
 
+/* What answers peers has slots of its own, which one peer may hold only a share of (slots.c). */
+enum wf_answer { WF_ANSWER_REPLY, WF_ANSWER_INTERNAL, WF_ANSWERS };
+
 /* A message going out. Part of the transfer it belongs to. */
 struct wf_message {
 	struct wf_link link;   /* in the channel, until acknowledged */

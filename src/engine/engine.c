@@ -76,7 +76,7 @@ static uint64_t make_incarnation(void)
 static uint64_t inbox_room(const struct weft_engine *engine)
 {
 	/* A begin and a stop for every transfer and answer, and what workers tell each other. */
-	return (uint64_t)engine->settings.max_transfers * 6 +
+	return (uint64_t)engine->settings.max_transfers * 8 + 2 * (uint64_t)wf_answers_share(engine) +
 	       (uint64_t)engine->settings.frames * engine->rails + 1024;
 }
 

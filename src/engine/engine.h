@@ -5,6 +5,7 @@
 #include "base/handle.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "engine/channel.h"
 #include "engine/group.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
@@ -45,10 +46,12 @@ struct weft_engine {
 	uint32_t strangers; /* those of them that were never added; under the directory's lock */
 
 	struct wf_pool transfers, answers; /* what the application asks for, and what answers peers */
+	struct wf_pool internals; /* what the engine tells them by itself */
 	struct wf_pool inbounds; /* small messages that came in */
 	struct wf_pool inframes; /* the same, of up to a frame */
 	_Atomic uint64_t region_bytes; /* registered, all regions together */
 	_Atomic uint64_t owed;         /* replies and verdicts accepted and not acknowledged */
+	_Atomic uint32_t strangers_answers[WF_ANSWERS]; /* slots held for those who were never added */
 	_Atomic uint64_t strangers_frames; /* of messages held that strangers sent, those who are gone included */
 	_Atomic uint64_t notices;      /* of peers and rails, in queues */
 	_Atomic uint64_t copies_kept; /* bytes kept with transfers for the next user */

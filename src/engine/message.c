@@ -60,7 +60,7 @@ static void set_kind(struct wf_transfer *transfer, enum wf_transfer_kind kind)
 /* Whatever answers a peer never waits for what is asked of it. */
 static struct wf_pool *pool_for(struct weft_engine *engine, enum wf_transfer_kind kind)
 {
-	return kind == WF_REPLY || kind == WF_INTERNAL ? &engine->answers : &engine->transfers;
+	return kind == WF_REPLY ? &engine->answers : kind == WF_INTERNAL ? &engine->internals : &engine->transfers;
 }
 
 static struct wf_transfer *reserve(struct weft_engine *engine, enum wf_transfer_kind kind)
@@ -72,6 +72,12 @@ static struct wf_transfer *reserve(struct weft_engine *engine, enum wf_transfer_
 		return transfer;
 	wf_group_settle(&engine->group[0], NULL);
 	return wf_transfer_reserve(pool);
+}
+
+/* One peer's answers must not take the slots of all others'. */
+static int count(struct wf_transfer *transfer, struct wf_peer *peer)
+{
+	return wf_transfer_is_owed(transfer) ? wf_answer_count(transfer, peer) : 0;
 }
 
 /* What makes it a transfer like any other: to be sent again, given up in time, counted. */
@@ -98,6 +104,7 @@ WF_HOT static int send_at_once(struct weft_engine *engine, const struct wf_outgo
 	struct wf_transfer *transfer;
 	weft_transfer id;
 	bool gone;
+	int error;
 
 	if (!peer)
 		return -ENOENT;
@@ -106,9 +113,13 @@ WF_HOT static int send_at_once(struct weft_engine *engine, const struct wf_outgo
 	transfer = reserve(engine, outgoing->kind);
 	if (!transfer)
 		return -EAGAIN;
-	if (set_message(transfer, outgoing)) {
+	transfer->kind = outgoing->kind;
+	error = count(transfer, peer);
+	if (!error && (error = set_message(transfer, outgoing)))
+		wf_answer_uncount(transfer);
+	if (error) {
 		wf_pool_give(transfer->pool, transfer);
-		return -ENOMEM;
+		return error;
 	}
 	id = transfer->id; /* once begun it may be over */
 	/* What is not copied by the post is watched from then on: by a clock that is right. */
@@ -148,5 +159,6 @@ WF_HOT int wf_submit_message(struct weft_engine *engine, const struct wf_outgoin
 	if (!transfer)
 		return -EAGAIN;
 	set_kind(transfer, outgoing->kind);
-	return wf_request_post(transfer, wf_request_message(engine, transfer, outgoing), ret);
+	error = wf_request_message(engine, transfer, outgoing);
+	return wf_request_post(transfer, error ? error : count(transfer, transfer->peer), ret);
 }

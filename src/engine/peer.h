@@ -141,6 +141,7 @@ struct wf_peer {
 	 * application or dropped. The difference is held here, of whichever epoch, and bounded by the window. */
 	_Atomic uint64_t taken;    /* the home writes */
 	_Atomic uint64_t consumed; /* any thread */
+	_Atomic uint32_t answers[WF_ANSWERS]; /* slots of replies and of internal messages that are held for it (slots.c) */
 	_Atomic uint64_t accepted; /* operations, for info: any thread counts */
 	_Atomic uint64_t ended;    /* of those; the home writes */
 	uint64_t bytes;            /* what it takes, for info */

@@ -1,22 +1,29 @@
 /*
- * The slots that transfers live in: two pools sized at open, for what the application asks for and for what answers peers. Any
- * thread.
+ * The slots that transfers live in: pools sized at open, for what the application asks for, for replies, and for what the engine
+ * itself tells its peers. And how many of the latter two one peer may hold. Any thread.
  */
 #include "base/hot.h"
 #include "engine/engine.h"
+#include "engine/peer.h"
 #include "engine/transfer.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
-/* What answers a peer has slots of its own, or two engines whose calls fill theirs would wait for each other's replies. */
+#define SHARE_LEAST 16 /* of slots that one peer may hold, however few there are */
+
+/* What answers a peer has slots of its own, or two engines whose calls fill theirs would wait for each other's replies; with a share
+ * on top that nobody gets who holds as much already. */
 int wf_transfers_open(struct weft_engine *engine)
 {
-	struct wf_pool *const pools[] = { &engine->transfers, &engine->answers };
+	struct wf_pool *const pools[] = { &engine->transfers, &engine->answers, &engine->internals };
+	uint32_t most = engine->settings.max_transfers;
+	const uint32_t counts[] = { most, most + wf_answers_share(engine), most };
 	size_t bytes = sizeof(struct wf_transfer) + engine->groups * sizeof(struct wf_part);
 	uint32_t number = 0;
 
-	for (int p = 0; p < 2; p++) {
-		int error = wf_pool_init(pools[p], engine->settings.max_transfers, bytes);
+	for (int p = 0; p < 3; p++) {
+		int error = wf_pool_init(pools[p], counts[p], bytes);
 
 		if (error)
 			return error;
@@ -35,18 +42,21 @@ int wf_transfers_open(struct weft_engine *engine)
 
 uint32_t wf_transfer_slots(const struct weft_engine *engine)
 {
-	return engine->transfers.count + engine->answers.count;
+	return engine->transfers.count + engine->answers.count + engine->internals.count;
 }
 
 struct wf_transfer *wf_transfer_at(const struct weft_engine *engine, uint32_t index)
 {
-	return index < engine->transfers.count ? wf_pool_at(&engine->transfers, index) :
-						 wf_pool_at(&engine->answers, index - engine->transfers.count);
+	if (index < engine->transfers.count)
+		return wf_pool_at(&engine->transfers, index);
+	index -= engine->transfers.count;
+	return index < engine->answers.count ? wf_pool_at(&engine->answers, index) :
+					       wf_pool_at(&engine->internals, index - engine->answers.count);
 }
 
 void wf_transfers_close(struct weft_engine *engine)
 {
-	for (uint32_t i = 0; engine->answers.base && i < wf_transfer_slots(engine); i++) {
+	for (uint32_t i = 0; engine->internals.base && i < wf_transfer_slots(engine); i++) {
 		struct wf_transfer *transfer = wf_transfer_at(engine, i);
 
 		free(transfer->copy);
@@ -54,6 +64,70 @@ void wf_transfers_close(struct weft_engine *engine)
 	}
 	wf_pool_destroy(&engine->transfers);
 	wf_pool_destroy(&engine->answers);
+	wf_pool_destroy(&engine->internals);
+}
+
+/* ---- shares ---- */
+
+uint32_t wf_answers_share(const struct weft_engine *engine)
+{
+	uint32_t share = engine->settings.max_transfers / 8;
+
+	return share > SHARE_LEAST ? share : SHARE_LEAST;
+}
+
+static enum wf_answer answer_of(const struct wf_transfer *transfer)
+{
+	return transfer->kind == WF_REPLY ? WF_ANSWER_REPLY : WF_ANSWER_INTERNAL;
+}
+
+/* Of all who were never added together: whoever wants more names than one gets no more by it. */
+static bool strangers_have_room(struct weft_engine *engine, enum wf_answer what)
+{
+	uint32_t most = engine->settings.max_transfers / 2;
+
+	return atomic_load_explicit(&engine->strangers_answers[what], memory_order_relaxed) < (most ? most : 1);
+}
+
+/* A peer that the application named may use what there is, but for the last share when it has had one. Few ever have so much that
+ * anybody counts. */
+static bool has_room(struct weft_engine *engine, enum wf_answer what, bool stranger, uint32_t held)
+{
+	if (stranger && !strangers_have_room(engine, what))
+		return false;
+	if (held < wf_answers_share(engine))
+		return true;
+	return !stranger && what == WF_ANSWER_REPLY && wf_pool_out(&engine->answers) <= engine->settings.max_transfers;
+}
+
+/* Counts that nothing else is ordered by: who reads one a moment late is off by one. */
+WF_HOT int wf_answer_count(struct wf_transfer *transfer, struct wf_peer *peer)
+{
+	enum wf_answer what = answer_of(transfer);
+	bool stranger = !atomic_load_explicit(&peer->added, memory_order_relaxed);
+	uint32_t held = atomic_fetch_add_explicit(&peer->answers[what], 1, memory_order_relaxed);
+
+	if (!has_room(transfer->engine, what, stranger, held)) {
+		atomic_fetch_sub_explicit(&peer->answers[what], 1, memory_order_relaxed);
+		return -EAGAIN;
+	}
+	if (stranger)
+		atomic_fetch_add_explicit(&transfer->engine->strangers_answers[what], 1, memory_order_relaxed);
+	transfer->answers = peer->answers;
+	transfer->strangers = stranger;
+	return 0;
+}
+
+WF_HOT void wf_answer_uncount(struct wf_transfer *transfer)
+{
+	enum wf_answer what = answer_of(transfer);
+
+	if (!transfer->answers)
+		return;
+	atomic_fetch_sub_explicit(&transfer->answers[what], 1, memory_order_relaxed);
+	if (transfer->strangers)
+		atomic_fetch_sub_explicit(&transfer->engine->strangers_answers[what], 1, memory_order_relaxed);
+	transfer->answers = NULL;
 }
 
 struct wf_transfer *wf_transfer_find(struct weft_engine *engine, weft_transfer id)

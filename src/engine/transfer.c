@@ -85,6 +85,7 @@ WF_HOT struct wf_transfer *wf_transfer_reserve(struct wf_pool *pool)
 	wf_list_init(&transfer->message.link);
 	transfer->message.over = wf_transfer_message_over;
 	transfer->message.numbered = false;
+	transfer->answers = NULL;
 	return transfer;
 }
 
@@ -194,6 +195,7 @@ void wf_transfer_abandon(struct wf_transfer *transfer)
 {
 	if (transfer->peer)
 		atomic_fetch_sub_explicit(&transfer->peer->accepted, 1, memory_order_relaxed);
+	wf_answer_uncount(transfer);
 	put_references(transfer);
 	if (wf_transfer_is_owed(transfer))
 		atomic_fetch_sub(&transfer->engine->owed, 1);
@@ -320,6 +322,8 @@ WF_HOT void wf_transfer_end(struct wf_transfer *transfer, int status)
 	mark_done(transfer);
 	if (transfer->peer)
 		wf_count_after(&transfer->peer->ended, 1); /* it was accepted before */
+	if (withdrawn || atomic_load_explicit(&transfer->holds, memory_order_relaxed) == 1)
+		wf_answer_uncount(transfer); /* the channel does not hold it: its slot is free from here on */
 	put_references(transfer);
 	deliver(transfer);
 	if (withdrawn)
@@ -525,10 +529,12 @@ WF_HOT void wf_transfer_message_over(struct wf_message *message, int why)
 		message_delivered(transfer);
 	else if (!ended(transfer))
 		wf_transfer_end(transfer, why);
-	if (ended(transfer))
+	if (ended(transfer)) {
+		wf_answer_uncount(transfer);
 		wf_transfer_drop(transfer);
-	else
+	} else {
 		set_holds(transfer, 1);
+	}
 }
 
 WF_HOT struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, enum wf_transfer_kind kind)

@@ -75,7 +75,7 @@ struct wf_transfer {
 	struct wf_payload *error_payload;
 	const struct weft_error *error;
 	struct weft_engine *engine;
-	struct wf_pool *pool; /* where it comes from: the engine's transfers or answers */
+	struct wf_pool *pool; /* where it comes from: the engine's transfers, answers or internals */
 	uint32_t number;      /* the slot's, from 1 on; answers come after the transfers */
 	/* generation << 32 | why it stops (0: it does not). One word, so that a late cancel cannot hit a successor. */
 	_Atomic uint64_t state;
@@ -119,6 +119,8 @@ struct wf_transfer {
 	/* the rest */
 	alignas(64) struct wf_message message;
 	uint64_t call_mark; /* REPLY: of the connection that the call came in */
+	_Atomic uint32_t *answers; /* REPLY, INTERNAL: the peer's, which counts it until the slot is free; NULL: not counted */
+	bool strangers;            /* the peer was never added, and the engine counts it as well */
 	uint8_t payload[WEFT_NOTIFY_MAX];
 	struct wf_transfer *parent;
 	_Atomic uint32_t children_left;
@@ -170,10 +172,14 @@ void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_op *op)
 struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op); /* NULL: all out */
 struct wf_transfer *wf_transfer_take_of(struct weft_engine *engine, struct wf_pool *pool, const struct weft_op *op);
 /* slots.c */
-/* Every slot there is, of both pools: 0 to wf_transfer_slots() - 1. */
+/* Every slot there is, of all pools: 0 to wf_transfer_slots() - 1. */
 uint32_t wf_transfer_slots(const struct weft_engine *engine);
 struct wf_transfer *wf_transfer_at(const struct weft_engine *engine, uint32_t index);
 int wf_transfers_open(struct weft_engine *engine);
+uint32_t wf_answers_share(const struct weft_engine *engine); /* replies that one peer may hold in any case */
+/* A reply or an internal message takes a slot for this peer: 0, or -EAGAIN when the peer has its share. Any thread. */
+int wf_answer_count(struct wf_transfer *transfer, struct wf_peer *peer);
+void wf_answer_uncount(struct wf_transfer *transfer); /* before the slot is free, and while the peer is there */
 void wf_transfers_close(struct weft_engine *engine);
 void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes); /* NULL: no memory */
 void *wf_transfer_manifest_room(struct wf_transfer *transfer, size_t bytes);

@@ -22,6 +22,11 @@ void send_more_than_a_message(void **state);
 void claim_much_with_little(void **state);
 void lie_about_acknowledgements(void **state);
 
+/* answers.c */
+void never_acknowledge_replies(void **state);
+void never_acknowledge_under_many_names(void **state);
+void never_acknowledge_revocations(void **state);
+
 /* greetings.c */
 int few_strangers(void **state);
 int refuse_unknown(void **state);

@@ -1,0 +1,108 @@
+/* Slots that the victim holds until we acknowledge what it says to us, which we never do: others must get their answers. */
+#include "hostile/attacks.h"
+#include "hostile/world.h"
+
+#include <errno.h>
+
+#define CALLS   1100 /* more than the victim has slots for replies */
+#define AT_ONCE 64
+#define NAMES   12
+#define REGIONS 1100
+
+struct answered {
+	uint32_t calls, accepted, refused;
+};
+
+static void answer_calls(struct answered *answered)
+{
+	struct weft_event event;
+
+	while (weft_queue_poll(world.victim.queue, &event, 1) == 1) {
+		if (event.type == WEFT_EVENT_CALL) {
+			int error = weft_reply(world.victim.engine, event.peer, event.call, 0, "yes", 3);
+
+			assert_true(!error || error == -EAGAIN);
+			answered->calls++;
+			answered->accepted += !error;
+			answered->refused += error != 0;
+		}
+		weft_event_release(&event);
+	}
+}
+
+static void wait_for_calls(struct answered *answered, uint32_t calls)
+{
+	uint64_t limit = now_ns() + LIMIT;
+	struct wf_frame *frame;
+
+	while (answered->calls < calls) {
+		if (now_ns() >= limit)
+			fail_msg("%u of %u calls came", answered->calls, calls);
+		raw_receive(&world.stranger, MS, &frame);
+		answer_calls(answered);
+	}
+}
+
+/* As many calls as asked for, all of them answered by the application, none of the answers acknowledged. */
+static struct answered call_in_silence(struct raw_link *link, uint32_t calls)
+{
+	struct answered answered = { 0 };
+
+	for (uint32_t i = 0; i < calls; i++) {
+		assert_true(raw_message(&world.stranger, link, WF_MESSAGE_CALL, i + 1, "?", 1));
+		answer_calls(&answered);
+		if (i % AT_ONCE == AT_ONCE - 1) /* the victim need not take more than its window */
+			wait_for_calls(&answered, i + 1);
+	}
+	wait_for_calls(&answered, calls);
+	return answered;
+}
+
+/* One stranger. What it is refused, nobody else is. */
+void never_acknowledge_replies(void **state)
+{
+	struct raw_link link = { 0 };
+	struct answered answered;
+
+	assert_true(raw_connect(&world.stranger, &link));
+	answered = call_in_silence(&link, CALLS);
+	assert_in_range(answered.accepted, 1, 128);
+	assert_int_equal(answered.accepted + answered.refused, CALLS);
+	friend_works();
+	friend_works();
+}
+
+/* Each with a share of its own: not all of them together. */
+void never_acknowledge_under_many_names(void **state)
+{
+	uint32_t accepted = 0;
+
+	for (uint64_t i = 0; i < NAMES; i++) {
+		struct raw_link link = { 0 };
+
+		world.stranger.address.incarnation++;
+		assert_true(raw_connect(&world.stranger, &link));
+		accepted += call_in_silence(&link, 150).accepted;
+	}
+	assert_in_range(accepted, 1, 512);
+	friend_works();
+	friend_works();
+}
+
+/* What the victim's engine tells its peers by itself takes no reply's place. */
+void never_acknowledge_revocations(void **state)
+{
+	static char memory[4096];
+	struct raw_link link = { 0 };
+
+	assert_true(raw_connect(&world.stranger, &link));
+	for (int i = 0; i < REGIONS; i++) {
+		weft_region region;
+
+		assert_int_equal(weft_region_register(world.victim.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region), 0);
+		assert_int_equal(weft_region_revoke(world.victim.engine, region), 0);
+		assert_int_equal(weft_region_close(world.victim.engine, region), 0);
+	}
+	friend_works();
+	friend_works();
+}
