@@ -17,10 +17,14 @@
 #define SLOTS_OUT    8               /* whose challenge may be on a NIC at the same time: where nobody is, it may stay there */
 #define KEEP_NS      (50 * WF_MS)    /* time to answer before another may take the slot */
 #define KEEP_LAST_NS (250 * WF_MS)
+#define UNPROVED_NS  (WF_S / 64)     /* over sockets: so often, on average, to an address that nobody has been at yet … */
+#define UNPROVED_AT_ONCE 64          /* … and so many at once; who proves itself does not count */
+#define UNCLOSED     256             /* not to another while so many connections of a rail are still to be closed */
 #define RETRY_NS     (1 * WF_MS)     /* doubles: the provider is connecting, or nobody is there */
 
 struct newcomer {
 	bool used;
+	bool counted; /* in unproved_ns */
 	uint8_t rail, bytes, tries;
 	uint8_t address[WF_MAX_RAIL_ADDRESS];
 	uint64_t incarnation;
@@ -36,6 +40,7 @@ struct newcomer {
 struct wf_newcomers {
 	struct wf_group *group;
 	struct wf_timer timer;
+	uint64_t unproved_ns; /* when all that were sent to and did not prove themselves will have had their share of time */
 	struct newcomer slot[SLOTS];
 };
 
@@ -202,6 +207,33 @@ static struct wf_lane *make_lane(struct wf_group *group)
 	return lane;
 }
 
+/* Where nobody of ours has been before the provider connects, which takes a descriptor until that is closed again. */
+static bool is_new_place(const struct wf_seat *seat, const struct wf_wire_rail *rail)
+{
+	return seat->limits.sockets && !wf_rail_has(seat->rail, WF_PUBLISHED, rail->address, rail->address_bytes);
+}
+
+static bool may_connect(const struct wf_newcomers *newcomers, const struct wf_seat *seat, uint64_t now_ns)
+{
+	return newcomers->unproved_ns < now_ns + UNPROVED_AT_ONCE * UNPROVED_NS &&
+	       wf_rail_abandoned(seat->rail) + seat->retired_count < UNCLOSED;
+}
+
+static void count_unproved(struct wf_newcomers *newcomers, struct newcomer *newcomer, uint64_t now_ns)
+{
+	if (newcomers->unproved_ns < now_ns)
+		newcomers->unproved_ns = now_ns;
+	newcomers->unproved_ns += UNPROVED_NS;
+	newcomer->counted = true;
+}
+
+static void uncount_unproved(struct wf_newcomers *newcomers, struct newcomer *newcomer)
+{
+	if (newcomer->counted)
+		newcomers->unproved_ns -= UNPROVED_NS;
+	newcomer->counted = false;
+}
+
 static void challenge(struct wf_newcomers *newcomers, struct wf_seat *seat, const struct wf_frame *hello,
 		      const struct wf_wire_rail *rail)
 {
@@ -210,11 +242,14 @@ static void challenge(struct wf_newcomers *newcomers, struct wf_seat *seat, cons
 
 	if (!newcomer) {
 		struct wf_lane *lane;
+		bool new_place = is_new_place(seat, rail);
 
+		if (new_place && !may_connect(newcomers, seat, now))
+			return; /* it says hello again */
 		newcomer = take_slot(newcomers, now);
 		if (!newcomer || (!newcomer->lane && !(newcomer->lane = make_lane(seat->group))) ||
 		    wf_rail_insert(seat->rail, WF_PUBLISHED, rail->address, rail->address_bytes, &target))
-			return; /* it says hello again */
+			return;
 		lane = newcomer->lane;
 		*newcomer = (struct newcomer){ .lane = lane,
 					       .incarnation = hello->incarnation,
@@ -228,6 +263,8 @@ static void challenge(struct wf_newcomers *newcomers, struct wf_seat *seat, cons
 		newcomer->used = !wf_random(&newcomer->secret);
 		if (!newcomer->used)
 			return;
+		if (new_place)
+			count_unproved(newcomers, newcomer, now);
 	} else if (on_nic(newcomer) || newcomer->send_ns != WF_NEVER) {
 		return;
 	}
@@ -273,6 +310,7 @@ struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat,
 	}
 	if (wf_peer_add(group->engine, address, group, newcomer->secret, &handle))
 		return NULL;
+	uncount_unproved(group->newcomers, newcomer);
 	peer = wf_handle_get(&group->engine->peers, handle);
 	/* Another worker may have added it, or the application: by other addresses even. */
 	if (peer && atomic_load(&peer->secret) == newcomer->secret && newcomer->rail < peer->lane[group->index]->book->count)

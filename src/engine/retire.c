@@ -62,4 +62,5 @@ void wf_seat_remove_retired(struct wf_seat *seat)
 			seat->retired[left++] = *entry;
 	}
 	seat->retired_count = left;
+	wf_rail_close_abandoned(seat->rail);
 }

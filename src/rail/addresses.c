@@ -11,12 +11,12 @@
 
 #define FIRST_ROOM 16u /* a power of two, like all that follow */
 
-static uint32_t *bucket_of(struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes)
+static uint32_t *bucket_of(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes)
 {
 	return &addresses->bucket[XXH3_64bits(address, bytes) & (addresses->room - 1)];
 }
 
-static struct wf_address *find(struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes)
+static struct wf_address *find(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes)
 {
 	uint32_t at = addresses->count ? *bucket_of(addresses, address, bytes) : 0;
 
@@ -110,16 +110,22 @@ int wf_addresses_insert(struct wf_addresses *addresses, struct fid_av *av, const
 	return 0;
 }
 
-void wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes)
+bool wf_addresses_have(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes)
+{
+	return find(addresses, address, bytes);
+}
+
+bool wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes)
 {
 	struct wf_address *entry = find(addresses, address, bytes);
 	fi_addr_t target;
 
 	if (!entry || !entry->references || --entry->references || addresses->most)
-		return;
+		return false;
 	target = entry->target;
 	drop(addresses, entry);
 	fi_av_remove(av, &target, 1, 0);
+	return true;
 }
 
 void wf_addresses_forget(struct wf_addresses *addresses)

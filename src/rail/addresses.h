@@ -3,6 +3,7 @@
 #define WF_RAIL_ADDRESSES_H
 
 #include <rdma/fi_domain.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct wf_address {
@@ -22,8 +23,9 @@ struct wf_addresses {
 /* 0; -EMLINK: full for good; -ENOMEM or what the provider said. */
 int wf_addresses_insert(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes,
 			uint64_t *ret_target);
-/* Nothing that was posted to it may be in flight when its last user goes: EFA loses the completions. */
-void wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes);
+bool wf_addresses_have(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes);
+/* True: its last user went, and it is in the vector no more. Nothing that was posted to it may be in flight then: EFA loses the completions. */
+bool wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes);
 void wf_addresses_forget(struct wf_addresses *addresses); /* the vector is closed */
 void wf_addresses_free(struct wf_addresses *addresses);
 #endif

@@ -42,6 +42,7 @@ struct wf_rail {
 	struct wf_endpoint end[WF_ENDS]; /* by enum wf_end */
 	struct wf_failures failures;
 	struct wf_strangers *strangers; /* who watches it; NULL: nobody */
+	struct wf_abandoned *abandoned; /* NULL: not over sockets */
 	uint64_t rma_flags; /* FI_DELIVERY_COMPLETE where it must be asked for */
 	uint64_t immediate_flags; /* for writes that carry one */
 	uint32_t receive_frames;
@@ -58,6 +59,10 @@ int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_e
 /* shm: whether a plain write to this address has landed when it completes. */
 bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);
 void wf_strangers_leave(struct wf_rail *rail, enum wf_end which); /* before wf_rail_shut() closes the same endpoints */
+/* abandoned.c */
+struct wf_abandoned *wf_abandoned_open(void); /* NULL: no memory */
+void wf_abandoned_removed(struct wf_abandoned *abandoned); /* an address has no user any more; NULL is fine, as below */
+void wf_abandoned_close(struct wf_abandoned *abandoned);
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text);
 
 /* options.c */

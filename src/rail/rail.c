@@ -233,6 +233,8 @@ bool wf_rail_is_open(const struct wf_rail *rail, enum wf_end end)
 static int make_room(struct wf_rail *rail)
 {
 	rail->failures.room = 2 * rail->limits.queue_ops + rail->receive_frames;
+	if (rail->quirks->sockets && !(rail->abandoned = wf_abandoned_open()))
+		return -ENOMEM;
 	rail->failures.entry = calloc(rail->failures.room, sizeof(*rail->failures.entry));
 	if (!rail->failures.entry)
 		return -ENOMEM;
@@ -286,6 +288,7 @@ void wf_rail_close(struct wf_rail *rail)
 	if (!rail)
 		return;
 	wf_rail_shut(rail, WF_PUBLISHED);
+	wf_abandoned_close(rail->abandoned);
 	if (rail->domain)
 		fi_close(&rail->domain->fid);
 	if (rail->fabric)
@@ -349,8 +352,13 @@ void wf_rail_remove(struct wf_rail *rail, enum wf_end which, const uint8_t *addr
 {
 	struct wf_endpoint *end = &rail->end[which];
 
-	if (end->av)
-		wf_addresses_remove(&end->addresses, end->av, address, bytes);
+	if (end->av && wf_addresses_remove(&end->addresses, end->av, address, bytes))
+		wf_abandoned_removed(rail->abandoned);
+}
+
+bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes)
+{
+	return wf_addresses_have(&rail->end[end].addresses, address, bytes);
 }
 
 void wf_rail_libfabric_version(char *text, size_t bytes)

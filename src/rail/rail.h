@@ -108,6 +108,11 @@ int wf_rail_insert(struct wf_rail *rail, enum wf_end end, const uint8_t *address
 /* Once for each insertion; by then nothing that was posted to it is in flight. */
 void wf_rail_remove(struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes);
 
+bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes); /* it is inserted */
+/* Over sockets: closes connections to addresses that were removed (abandoned.c). Often, and soon after removals. */
+void wf_rail_close_abandoned(struct wf_rail *rail);
+uint32_t wf_rail_abandoned(const struct wf_rail *rail); /* how many may still be open, as far as one can tell */
+
 /* ---- the kernel's routes (route.c) ---- */
 enum wf_route {
 	WF_ROUTE_OWN,   /* leaves by the rail's own device, or is not for the kernel to decide */

@@ -27,6 +27,11 @@ void never_acknowledge_replies(void **state);
 void never_acknowledge_under_many_names(void **state);
 void never_acknowledge_revocations(void **state);
 
+/* descriptors.c */
+int silent_listeners(void **state);
+int silence_ends(void **state);
+void names_at_silent_addresses(void **state);
+
 /* greetings.c */
 int few_strangers(void **state);
 int refuse_unknown(void **state);
