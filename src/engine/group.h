@@ -140,6 +140,8 @@ struct wf_seat {
 	uint32_t retired_count, retired_room;
 };
 
+#define WF_TRIALS 64
+
 struct wf_group {
 	struct weft_engine *engine;
 	uint32_t index;
@@ -173,6 +175,11 @@ struct wf_group {
 	struct wf_link acking;   /* peers homed here that are owed an acknowledgement at the end of this turn */
 	struct wf_link settling; /* peers homed here that have acknowledged messages since the last turn */
 	struct wf_newcomers *newcomers; /* who says hello and is not known (newcomer.c) */
+	struct wf_trial { /* rails of strangers that were sent to and have not answered (trial.c) */
+		struct wf_lane *lane; /* NULL: none */
+		uint32_t place, remote;
+		uint64_t since_ns;
+	} trial[WF_TRIALS];
 	void *verifications; /* kept for the next (verify.c) */
 	uint32_t verifications_kept;
 	struct wf_link verifying; /* what peers homed here say they wrote, being checked: one of each (verify.c) */

@@ -57,6 +57,8 @@ int wf_lane_target(struct wf_lane *lane, struct wf_seat *seat, enum wf_end end, 
 	if (!wf_rail_is_open(seat->rail, end))
 		return -EAGAIN;
 	if (target->generation[end] != seat->generation[end]) {
+		if (!wf_trial_begin(lane, seat, remote))
+			return -EBUSY; /* not tried again at once, as one that connects is */
 		error = wf_rail_insert(seat->rail, end, lane->book->rail[remote].address, lane->book->rail[remote].bytes,
 				       &target->target[end]);
 		if (error == -EMLINK)
@@ -70,7 +72,7 @@ int wf_lane_target(struct wf_lane *lane, struct wf_seat *seat, enum wf_end end, 
 	return 0;
 }
 
-static void forget_target(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote)
+void wf_lane_forget_target(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote)
 {
 	struct wf_target *target = wf_target_of(lane, seat->place, remote);
 
@@ -79,13 +81,14 @@ static void forget_target(struct wf_lane *lane, struct wf_seat *seat, uint32_t r
 			wf_seat_retire(seat, end, lane->book->rail[remote].address, lane->book->rail[remote].bytes);
 		target->generation[end] = 0;
 	}
+	wf_trial_end(lane, seat->place, remote);
 }
 
 static void forget_targets(struct wf_lane *lane)
 {
 	for (uint32_t i = 0; i < lane->group->seats; i++)
 		for (uint32_t j = 0; j < lane->book->count; j++)
-			forget_target(lane, &lane->group->seat[i], j);
+			wf_lane_forget_target(lane, &lane->group->seat[i], j);
 }
 
 /* ---- making and freeing ---- */
@@ -298,7 +301,7 @@ void wf_lane_set_book(struct wf_lane *lane, struct wf_book *book)
 			if (path->talk_remote == j)
 				talk_down(lane, path);
 			path->welcomes &= ~(UINT64_C(1) << j);
-			forget_target(lane, &lane->group->seat[i], j);
+			wf_lane_forget_target(lane, &lane->group->seat[i], j);
 			atomic_fetch_and_explicit(&lane->peer->met, ~(UINT64_C(1) << j), memory_order_relaxed);
 		}
 		if (path->remote >= book->count)

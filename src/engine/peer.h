@@ -60,6 +60,7 @@ struct wf_target {
 	uint32_t generation[WF_ENDS]; /* of the seat's endpoint it was inserted in; 0: it was not */
 	uint32_t routes;     /* group->routes when the route was asked for; 0: it was not */
 	uint8_t route;       /* enum wf_route */
+	uint64_t since_ns;   /* when a stranger's was inserted (trial.c) */
 	bool asked, answered; /* by a hello */
 };
 
@@ -214,6 +215,11 @@ void wf_lane_pair_again(struct wf_lane *lane); /* routes or addresses have chang
 /* Any thread. */
 int wf_path_info(struct weft_engine *engine, weft_peer handle, uint32_t rail, uint32_t remote, struct weft_path_info *ret_info);
 
+/* trial.c: on the lane's group */
+/* Whether the peer's rail may be inserted, over sockets: a stranger's only while few of its kind are. False: not now. */
+bool wf_trial_begin(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote);
+void wf_trial_end(const struct wf_lane *lane, uint32_t place, uint32_t remote); /* it is forgotten */
+
 /* lane.c: on the lane's group */
 int wf_lane_init(struct wf_peer *peer, struct wf_group *group, struct wf_lane **ret_lane);
 void wf_lane_free(struct wf_lane *lane);
@@ -227,8 +233,10 @@ void wf_lane_seat_reset(struct wf_lane *lane, struct wf_seat *seat, enum wf_doom
 void wf_lane_runnable(struct wf_lane *lane);
 void wf_lane_send_copy(struct wf_lane *lane, void *frame); /* a frame another worker built; frees it */
 int wf_lane_any_path(struct wf_lane *lane, uint32_t first); /* the place of one that talks, from first on; -1: none does */
-/* The address of the peer's rail in an endpoint of ours, inserted when it is not yet. -EAGAIN: the endpoint is closed. */
+/* The address of the peer's rail in an endpoint of ours, inserted when it is not yet. -EAGAIN: the endpoint is closed. -EBUSY: a
+ * stranger's, and others have yet to answer. */
 int wf_lane_target(struct wf_lane *lane, struct wf_seat *seat, enum wf_end end, uint32_t remote, uint64_t *ret_target);
+void wf_lane_forget_target(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote); /* in both endpoints; in use by no path */
 void wf_lane_path_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote, uint64_t target);
 void wf_lane_talk_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote, uint64_t target);
 static inline struct wf_target *wf_target_of(const struct wf_lane *lane, uint32_t place, uint32_t remote)

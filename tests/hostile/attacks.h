@@ -31,6 +31,7 @@ void never_acknowledge_revocations(void **state);
 int silent_listeners(void **state);
 int silence_ends(void **state);
 void names_at_silent_addresses(void **state);
+void rails_at_silent_addresses(void **state);
 
 /* greetings.c */
 int few_strangers(void **state);

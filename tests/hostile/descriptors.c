@@ -17,6 +17,8 @@
 #define LISTENERS 400
 #define FULL      24  /* of them have no room for another: whoever connects is left waiting */
 #define ROOM      140 /* that may be open at a time: those on trial, those that go, and a few of our own */
+#define NAMES     6
+#define RAILS     64
 
 static uint16_t port[LISTENERS];
 static pid_t silent;
@@ -166,4 +168,43 @@ void names_at_silent_addresses(void **state)
 		is_ours_still(ours[i]);
 	/* Whoever is where it says comes in all the same. */
 	assert_true(raw_connect(&world.stranger, &(struct raw_link){ 0 }));
+}
+
+/* It is where it says by its last rail; at the others it is not, and lets the victim say hello to them. */
+void rails_at_silent_addresses(void **state)
+{
+	struct wf_wire_address *as = &world.stranger.address;
+	struct wf_wire_rail own = as->rail[0];
+	struct raw_link link[NAMES] = { 0 };
+	uint32_t before, most = 0;
+	uint64_t end;
+
+	if (!world_is("tcp"))
+		skip();
+	friend_works();
+	before = descriptors();
+	as->count = RAILS;
+	for (int i = 0; i < NAMES; i++) {
+		as->incarnation++;
+		for (int j = 0; j < RAILS; j++) {
+			as->rail[j] = own;
+			if (j != RAILS - 1)
+				set_port(&as->rail[j], port[(i * RAILS + j) % LISTENERS]);
+		}
+		world.stranger.from_rail = RAILS - 1;
+		assert_true(raw_connect(&world.stranger, &link[i]));
+	}
+	end = now_ns() + 4 * S;
+	for (int i = 0; now_ns() < end; i++) {
+		struct wf_frame pong, *frame;
+		uint32_t now = descriptors();
+
+		most = now > most ? now : most;
+		pong = raw_frame(&world.stranger, &link[i % NAMES], WF_FRAME_PONG);
+		pong.incarnation = as->incarnation - NAMES + 1 + (uint64_t)(i % NAMES);
+		raw_send(&world.stranger, &pong, NULL);
+		raw_receive(&world.stranger, 10 * MS, &frame);
+	}
+	assert_in_range(most, before, before + ROOM);
+	friend_works();
 }

@@ -274,6 +274,7 @@ int raw_read(struct raw *raw, uint64_t key, uint64_t at, uint64_t bytes)
 struct wf_frame raw_hello(const struct raw *raw, const struct wf_wire_address *as)
 {
 	return (struct wf_frame){ .kind = WF_FRAME_HELLO,
+				  .from_rail = raw->from_rail,
 				  .incarnation = as->incarnation,
 				  .from_epoch = 1,
 				  .credit = 1024,

@@ -44,6 +44,7 @@ struct raw {
 	struct wf_wire_address address; /* ours, as we choose to tell it */
 	struct wf_wire_address theirs;
 	uint32_t next; /* the receive that is looked at first */
+	uint8_t from_rail; /* which of its rails says hello */
 	uint64_t patience; /* how long to wait for the victim; only what is refused ever takes so long */
 	struct raw_receive receive[RAW_RECEIVES];
 };
