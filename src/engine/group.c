@@ -584,7 +584,6 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	group->engine = engine;
 	group->index = index;
 	group->seats = seats;
-	group->routes_watch = -1;
 	group->seat = calloc(seats, sizeof(*group->seat));
 	if (!group->seat)
 		return -ENOMEM;

@@ -186,8 +186,8 @@ struct wf_group {
 	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
 	uint32_t routes;     /* grows when the kernel's routes change (pairing.c) */
+	struct wf_routes *kernel; /* whom to ask, from start to stop; NULL: nobody needs to */
 	struct wf_strangers *strangers; /* NULL: no rail is over sockets, or there is no way to look */
-	int routes_watch;    /* hears of that; -1: nobody needs to */
 	uint64_t routes_ns;  /* not looked at before then */
 	uint64_t kept_ns;    /* when it last ran */
 	uint64_t resumed_ns; /* we ourselves stood still until then: nobody else is to blame for what is late */

@@ -10,26 +10,24 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define LOOK_NS (WF_S) /* at most so often: on some hosts routes change all the time */
 
-static enum wf_route route_to(const struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote, char *by, size_t room)
-{
-	return wf_rail_route(seat->rail, lane->book->rail[remote].address, lane->book->rail[remote].bytes, by, room);
-}
-
-/* Asked once for each state of the kernel's tables. */
+/* Asked once for each state of the kernel's tables. Without an answer the last one holds: at first there is no reason to go
+ * without. */
 static enum wf_route known_route(struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote)
 {
 	struct wf_target *target = wf_target_of(lane, seat->place, remote);
-	char by[32];
+	struct wf_group *group = lane->group;
+	struct wf_way way;
 
 	if (!seat->limits.sockets)
 		return WF_ROUTE_OWN;
-	if (target->routes != lane->group->routes) {
-		target->routes = lane->group->routes;
-		target->route = (uint8_t)route_to(lane, seat, remote, by, sizeof(by));
+	if (target->routes != group->routes &&
+	    wf_rail_route(group->kernel, seat->rail, lane->book->rail[remote].address, lane->book->rail[remote].bytes, &way)) {
+		target->routes = group->routes;
+		target->route = (uint8_t)way.route;
+		target->device = way.device;
 	}
 	return target->route;
 }
@@ -47,7 +45,7 @@ static void say_why_not(const struct wf_lane *lane, const struct wf_seat *seat)
 		if (!lane->book->rail[i].reachable)
 			continue;
 		wf_address_text(lane->book->rail[i].address, lane->book->rail[i].bytes, address, sizeof(address));
-		route_to(lane, seat, i, by, sizeof(by));
+		wf_routes_name(lane->group->kernel, wf_target_of(lane, seat->place, i)->device, by, sizeof(by));
 		wf_log(&lane->group->engine->log, WEFT_LOG_WARN, "rail %s carries nothing to %s of peer %llx: %s%s", seat->nic->name,
 		       address, (unsigned long long)lane->peer->handle, by[0] ? "the kernel sends there by " : "no route",
 		       by);
@@ -96,7 +94,7 @@ void wf_lane_pair_again(struct wf_lane *lane)
 
 void wf_pairing_look(struct wf_group *group, uint64_t now_ns)
 {
-	if (now_ns < group->routes_ns || !wf_routes_changed(group->routes_watch))
+	if (now_ns < group->routes_ns || !wf_routes_changed(group->kernel))
 		return;
 	group->routes_ns = now_ns + LOOK_NS;
 	group->routes++;
@@ -111,7 +109,7 @@ void wf_pairing_start(struct wf_group *group)
 	for (uint32_t i = 0; i < group->seats; i++)
 		sockets |= group->seat[i].limits.sockets;
 	group->routes = 1;
-	group->routes_watch = sockets ? wf_routes_watch() : -1;
+	group->kernel = sockets ? wf_routes_open() : NULL;
 	group->strangers = sockets ? wf_strangers_open() : NULL;
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (group->seat[i].limits.sockets)
@@ -120,9 +118,8 @@ void wf_pairing_start(struct wf_group *group)
 
 void wf_pairing_stop(struct wf_group *group)
 {
-	if (group->routes_watch >= 0)
-		close(group->routes_watch);
-	group->routes_watch = -1;
+	wf_routes_close(group->kernel);
+	group->kernel = NULL;
 	wf_strangers_close(group->strangers);
 	group->strangers = NULL;
 }
@@ -154,19 +151,21 @@ static int look_at(struct wf_group *group, void *context)
 {
 	struct asked *asked = context;
 	struct wf_lane *lane = asked->peer->lane[group->index];
-	enum wf_route route = WF_ROUTE_OWN;
+	struct wf_way way = { .route = WF_ROUTE_OWN };
 
 	if (asked->seat->group != group)
 		return 0;
 	if (asked->remote >= lane->book->count)
 		return -ENOENT;
 	if (asked->seat->rail)
-		route = route_to(lane, asked->seat, asked->remote, asked->info.by, sizeof(asked->info.by));
-	if (route == WF_ROUTE_LOCAL)
+		wf_rail_route(group->kernel, asked->seat->rail, lane->book->rail[asked->remote].address,
+			      lane->book->rail[asked->remote].bytes, &way);
+	wf_routes_name(group->kernel, way.device, asked->info.by, sizeof(asked->info.by));
+	if (way.route == WF_ROUTE_LOCAL)
 		snprintf(asked->info.by, sizeof(asked->info.by), "lo");
 	wf_address_text(lane->book->rail[asked->remote].address, lane->book->rail[asked->remote].bytes, asked->info.address,
 			sizeof(asked->info.address));
-	asked->info.state = state_of(lane, asked->seat, asked->remote, route);
+	asked->info.state = state_of(lane, asked->seat, asked->remote, way.route);
 	return 0;
 }
 

@@ -59,6 +59,7 @@ struct wf_target {
 	uint64_t target[WF_ENDS];
 	uint32_t generation[WF_ENDS]; /* of the seat's endpoint it was inserted in; 0: it was not */
 	uint32_t routes;     /* group->routes when the route was asked for; 0: it was not */
+	uint32_t device;     /* that route leaves by; 0: none */
 	uint8_t route;       /* enum wf_route */
 	uint64_t since_ns;   /* when a stranger's was inserted (trial.c) */
 	bool asked, answered; /* by a hello */

@@ -120,13 +120,21 @@ enum wf_route {
 	WF_ROUTE_OTHER, /* leaves by another device */
 	WF_ROUTE_NONE,
 };
-/* How what is sent from the rail to the address would go; by: the device's name, or "". */
-enum wf_route wf_rail_route(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes, char *by, size_t room);
-/* The same between two socket addresses. Any thread. */
-enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination, size_t destination_bytes,
-			       char *by, size_t room);
-int wf_routes_watch(void);         /* a descriptor that hears of changes, to be closed; -1: none */
-bool wf_routes_changed(int watch); /* since it was last asked */
+struct wf_way {
+	enum wf_route route;
+	uint32_t device; /* it leaves by; 0: none */
+};
+/* A worker's hold on the kernel's tables: one socket to ask on and one that hears of changes. Only that worker uses it. */
+struct wf_routes;
+struct wf_routes *wf_routes_open(void); /* NULL: no memory; then there is nobody to ask */
+void wf_routes_close(struct wf_routes *routes); /* NULL is fine */
+bool wf_routes_changed(struct wf_routes *routes); /* since it was last asked; or a question had no answer */
+/* How what is sent from the rail to the address would go. False: nobody answered; *ret_way is as it was. */
+bool wf_rail_route(struct wf_routes *routes, const struct wf_rail *rail, const uint8_t *address, uint8_t bytes,
+		   struct wf_way *ret_way);
+void wf_routes_name(const struct wf_routes *routes, uint32_t device, char *name, size_t room); /* "" for none */
+/* How it goes between two socket addresses, asked for once. Any thread. */
+enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination, size_t destination_bytes);
 /* "10.0.0.2:4711"; "" for what says nothing to people. */
 void wf_address_text(const uint8_t *address, uint8_t bytes, char *text, size_t room);
 

@@ -1,26 +1,51 @@
 /*
  * Which device the kernel sends by. A rail over sockets is only a source address, and the kernel routes by destination: its
  * device carries the traffic only where the route from that address leaves by that device. rtnetlink answers by the same rules
- * and tables as the socket's own packets; a question takes microseconds and nothing here waits. Any thread.
+ * and tables as the socket's own packets; a question takes microseconds. Which devices have the rails' addresses takes longer
+ * on a host with many, so that is looked up once for each state of the tables. A struct wf_routes belongs to one worker;
+ * wf_route_between() and wf_address_text() may be called by any thread.
  */
 #include "rail/internal.h"
+#include "wire/blob.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define TRIES	     2    /* the second on a socket that is new */
+#define LISTING_MOST 4096 /* datagrams, of about a hundred addresses each */
+#define HEARD_MOST   512  /* more than the watch holds */
 
 /* An internet address without its port: a family, its bytes, how many. */
 struct host {
 	uint8_t family, bytes;
 	uint8_t address[16];
+};
+
+/* An address of ours and the device that has it. */
+struct own {
+	struct host host;
+	uint32_t device; /* 0: none that could carry anything (lo, a dummy), or one that lo has without listing it */
+};
+
+struct wf_routes {
+	int watch; /* hears of changes; -1: nobody does */
+	int fd;    /* asks; -1: the next question opens it */
+	uint32_t number; /* of the last question: its answer says so too */
+	bool listed;     /* own[].device is as the tables are */
+	bool unanswered; /* a question was, since changes were last asked for */
+	uint32_t count;
+	struct own own[WF_MAX_RAILS];
+	_Alignas(struct nlmsghdr) char answer[8192]; /* no datagram of a listing is larger */
 };
 
 /* The address may lie anywhere: what a peer sent is not aligned. */
@@ -43,36 +68,143 @@ static bool take_host(const void *sockaddr, size_t bytes, struct host *host)
 	return host->bytes;
 }
 
-static bool is_at(const struct sockaddr *sockaddr, const struct host *host)
-{
-	struct host its;
-
-	return sockaddr && sockaddr->sa_family == host->family &&
-	       take_host(sockaddr, host->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6), &its) &&
-	       !memcmp(its.address, host->address, sizeof(its.address));
-}
-
-/* The index of the device that has the address. 0: none that could carry anything (lo, a dummy), or the address is one of those
- * that lo has without listing them. */
-static uint32_t device_of(const struct host *host)
-{
-	struct ifaddrs *all, *at;
-	uint32_t device = 0;
-
-	if (getifaddrs(&all))
-		return 0;
-	for (at = all; at && !device; at = at->ifa_next) {
-		bool linked = !(at->ifa_flags & IFF_LOOPBACK) &&
-			      (!(at->ifa_flags & IFF_NOARP) || (at->ifa_flags & IFF_POINTOPOINT));
-
-		if (linked && is_at(at->ifa_addr, host))
-			device = if_nametoindex(at->ifa_name);
-	}
-	freeifaddrs(all);
-	return device;
-}
-
 /* ---- asking ---- */
+
+/* Whatever is left to be read there answers no later question. */
+static void leave(struct wf_routes *routes)
+{
+	if (routes->fd >= 0)
+		close(routes->fd);
+	routes->fd = -1;
+}
+
+static bool ask(struct wf_routes *routes, struct nlmsghdr *question)
+{
+	question->nlmsg_seq = ++routes->number;
+	if (routes->fd < 0)
+		routes->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	return routes->fd >= 0 && send(routes->fd, question, question->nlmsg_len, 0) == (ssize_t)question->nlmsg_len;
+}
+
+/* The kernel has answered by the time that send() returns, and goes on with a listing while we read. NULL: it has not, or
+ * that is no answer to the last question. */
+static struct nlmsghdr *hear(struct wf_routes *routes, size_t *ret_bytes)
+{
+	struct nlmsghdr *header = (struct nlmsghdr *)routes->answer;
+	ssize_t got = recv(routes->fd, routes->answer, sizeof(routes->answer), MSG_DONTWAIT | MSG_TRUNC);
+
+	if (got < (ssize_t)sizeof(*header) || (size_t)got > sizeof(routes->answer) || !NLMSG_OK(header, (size_t)got) ||
+	    header->nlmsg_seq != routes->number)
+		return NULL;
+	*ret_bytes = (size_t)got;
+	return header;
+}
+
+/* ---- the devices of our addresses ---- */
+
+static bool name_of(const struct wf_routes *routes, uint32_t device, struct ifreq *request)
+{
+	memset(request, 0, sizeof(*request));
+	request->ifr_ifindex = (int)device;
+	return routes->fd >= 0 && !ioctl(routes->fd, SIOCGIFNAME, request);
+}
+
+/* Of a device that cannot be asked any more there will be news. */
+static bool carries(const struct wf_routes *routes, uint32_t device)
+{
+	struct ifreq request;
+
+	return !name_of(routes, device, &request) || ioctl(routes->fd, SIOCGIFFLAGS, &request) ||
+	       (!(request.ifr_flags & IFF_LOOPBACK) &&
+		(!(request.ifr_flags & IFF_NOARP) || (request.ifr_flags & IFF_POINTOPOINT)));
+}
+
+/* Its IFA_LOCAL is ours; where there is none, IFA_ADDRESS is. The first device that has it counts. */
+static void list_address(struct wf_routes *routes, struct nlmsghdr *header)
+{
+	struct ifaddrmsg *message = NLMSG_DATA(header);
+	struct rtattr *at = IFA_RTA(message), *found = NULL;
+
+	for (int left = (int)IFA_PAYLOAD(header); RTA_OK(at, left); at = RTA_NEXT(at, left))
+		if (at->rta_type == IFA_LOCAL || (at->rta_type == IFA_ADDRESS && !found))
+			found = at;
+	for (uint32_t i = 0; found && i < routes->count; i++) {
+		struct own *own = &routes->own[i];
+
+		if (!own->device && own->host.family == message->ifa_family &&
+		    RTA_PAYLOAD(found) == own->host.bytes && !memcmp(RTA_DATA(found), own->host.address, own->host.bytes) &&
+		    carries(routes, message->ifa_index))
+			own->device = message->ifa_index;
+	}
+}
+
+static bool list_family(struct wf_routes *routes, uint8_t family)
+{
+	struct {
+		struct nlmsghdr header;
+		struct ifaddrmsg address;
+	} question = { .header = { .nlmsg_len = sizeof(question),
+				   .nlmsg_type = RTM_GETADDR,
+				   .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		       .address = { .ifa_family = family } };
+	struct nlmsghdr *header;
+	size_t left;
+
+	if (!ask(routes, &question.header))
+		return false;
+	for (int i = 0; i < LISTING_MOST && (header = hear(routes, &left)); i++)
+		for (; NLMSG_OK(header, left); header = NLMSG_NEXT(header, left)) {
+			if (header->nlmsg_type == NLMSG_DONE)
+				return true;
+			if (header->nlmsg_type == RTM_NEWADDR && header->nlmsg_len >= NLMSG_LENGTH(sizeof(struct ifaddrmsg)))
+				list_address(routes, header);
+		}
+	return false;
+}
+
+static bool has_family(const struct wf_routes *routes, uint8_t family)
+{
+	for (uint32_t i = 0; i < routes->count; i++)
+		if (routes->own[i].host.family == family)
+			return true;
+	return false;
+}
+
+/* All of ours in one go: a host's devices may be many, our addresses are few. */
+static bool list_own(struct wf_routes *routes)
+{
+	for (int i = 0; i < TRIES && !routes->listed; i++) {
+		for (uint32_t j = 0; j < routes->count; j++)
+			routes->own[j].device = 0;
+		routes->listed = (!has_family(routes, AF_INET) || list_family(routes, AF_INET)) &&
+				 (!has_family(routes, AF_INET6) || list_family(routes, AF_INET6));
+		if (!routes->listed)
+			leave(routes);
+	}
+	return routes->listed;
+}
+
+/* NULL: the kernel cannot be asked. */
+static struct own *own_of(struct wf_routes *routes, const struct host *host)
+{
+	struct own *own = routes->own;
+	uint32_t i;
+
+	for (i = 0; i < routes->count && memcmp(&routes->own[i].host, host, sizeof(*host)); i++)
+		;
+	if (i < routes->count) {
+		own = &routes->own[i];
+	} else {
+		/* A group has no more rails than there is room for. */
+		if (routes->count < WF_MAX_RAILS)
+			own = &routes->own[routes->count++];
+		*own = (struct own){ .host = *host };
+		routes->listed = false;
+	}
+	return routes->listed || list_own(routes) ? own : NULL;
+}
+
+/* ---- routes ---- */
 
 struct question {
 	struct nlmsghdr header;
@@ -90,24 +222,23 @@ static void put_address(struct question *question, uint16_t type, const struct h
 	question->header.nlmsg_len = NLMSG_ALIGN(question->header.nlmsg_len) + RTA_ALIGN(attribute->rta_len);
 }
 
-/* The kernel has answered by the time that send() returns. */
-static ssize_t ask(const struct host *from, const struct host *to, void *answer, size_t room)
+static struct nlmsghdr *ask_route(struct wf_routes *routes, const struct host *from, const struct host *to)
 {
 	struct question question = {
 		.header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST },
 		.route = { .rtm_family = to->family, .rtm_dst_len = (uint8_t)(8 * to->bytes), .rtm_src_len = (uint8_t)(8 * from->bytes) },
 	};
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	ssize_t got = -1;
+	struct nlmsghdr *header = NULL;
+	size_t bytes;
 
-	if (fd < 0)
-		return -1;
 	put_address(&question, RTA_DST, to);
 	put_address(&question, RTA_SRC, from);
-	if (send(fd, &question, question.header.nlmsg_len, 0) == (ssize_t)question.header.nlmsg_len)
-		got = recv(fd, answer, room, MSG_DONTWAIT);
-	close(fd);
-	return got;
+	for (int i = 0; i < TRIES && !header; i++) {
+		header = ask(routes, &question.header) ? hear(routes, &bytes) : NULL;
+		if (!header)
+			leave(routes);
+	}
+	return header;
 }
 
 static uint32_t leaves_by(struct nlmsghdr *header)
@@ -122,55 +253,72 @@ static uint32_t leaves_by(struct nlmsghdr *header)
 	return device;
 }
 
-static enum wf_route judge(struct nlmsghdr *header, uint32_t own, uint32_t *ret_device)
+static struct wf_way judge(struct nlmsghdr *header, uint32_t own)
 {
 	struct rtmsg *route = NLMSG_DATA(header);
+	struct wf_way way = { .route = WF_ROUTE_NONE };
 
-	*ret_device = 0;
 	if (header->nlmsg_type != RTM_NEWROUTE || header->nlmsg_len < NLMSG_LENGTH(sizeof(*route)))
-		return WF_ROUTE_NONE; /* an error: unreachable, prohibited, no such source */
+		return way; /* an error: unreachable, prohibited, no such source */
 	if (route->rtm_type == RTN_LOCAL)
-		return WF_ROUTE_LOCAL;
+		way.route = WF_ROUTE_LOCAL;
 	if (route->rtm_type != RTN_UNICAST)
-		return WF_ROUTE_NONE;
-	*ret_device = leaves_by(header);
-	return !own || *ret_device == own ? WF_ROUTE_OWN : WF_ROUTE_OTHER;
+		return way;
+	way.device = leaves_by(header);
+	way.route = !own || way.device == own ? WF_ROUTE_OWN : WF_ROUTE_OTHER;
+	return way;
 }
 
-enum wf_route wf_rail_route(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes, char *by, size_t room)
+static bool find_way(struct wf_routes *routes, const struct host *from, const struct host *to, struct wf_way *ret_way)
 {
-	by[0] = 0;
-	if (!rail->quirks->sockets || !rail->info->src_addr)
-		return WF_ROUTE_OWN;
-	return wf_route_between(rail->info->src_addr, rail->info->src_addrlen, address, bytes, by, room);
+	struct own *own = own_of(routes, from);
+	struct nlmsghdr *header = own ? ask_route(routes, from, to) : NULL;
+
+	if (header)
+		*ret_way = judge(header, own->device);
+	else
+		routes->unanswered = true;
+	return header;
 }
 
-enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination, size_t destination_bytes,
-			       char *by, size_t room)
+bool wf_rail_route(struct wf_routes *routes, const struct wf_rail *rail, const uint8_t *address, uint8_t bytes,
+		   struct wf_way *ret_way)
 {
 	struct host from, to;
-	_Alignas(struct nlmsghdr) char answer[1024];
-	char name[IF_NAMESIZE];
-	uint32_t device;
-	enum wf_route found;
-	ssize_t got;
 
-	by[0] = 0;
-	if (!take_host(source, source_bytes, &from) || !take_host(destination, destination_bytes, &to) ||
-	    from.family != to.family)
-		return WF_ROUTE_OWN;
-	got = ask(&from, &to, answer, sizeof(answer));
-	if (got < (ssize_t)sizeof(struct nlmsghdr) || !NLMSG_OK((struct nlmsghdr *)answer, (size_t)got))
-		return WF_ROUTE_OWN; /* nobody to ask: no reason to go without */
-	found = judge((struct nlmsghdr *)answer, device_of(&from), &device);
-	if (device)
-		snprintf(by, room, "%s", if_indextoname(device, name) ? name : "another device");
-	return found;
+	if (!rail->quirks->sockets || !rail->info->src_addr || !take_host(rail->info->src_addr, rail->info->src_addrlen, &from) ||
+	    !take_host(address, bytes, &to) || from.family != to.family) {
+		*ret_way = (struct wf_way){ .route = WF_ROUTE_OWN };
+		return true;
+	}
+	return routes && find_way(routes, &from, &to, ret_way);
+}
+
+void wf_routes_name(const struct wf_routes *routes, uint32_t device, char *name, size_t room)
+{
+	struct ifreq request;
+
+	snprintf(name, room, "%s", !device ? "" : routes && name_of(routes, device, &request) ? request.ifr_name : "another device");
+}
+
+enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination, size_t destination_bytes)
+{
+	struct wf_routes *routes = NULL;
+	struct wf_way way = { .route = WF_ROUTE_OWN };
+	struct host from, to;
+
+	if (take_host(source, source_bytes, &from) && take_host(destination, destination_bytes, &to) && from.family == to.family &&
+	    (routes = calloc(1, sizeof(*routes)))) {
+		routes->watch = routes->fd = -1;
+		find_way(routes, &from, &to, &way);
+	}
+	wf_routes_close(routes);
+	return way.route;
 }
 
 /* ---- changes ---- */
 
-int wf_routes_watch(void)
+static int watch(void)
 {
 	struct sockaddr_nl name = { .nl_family = AF_NETLINK,
 				    .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV4_RULE |
@@ -184,19 +332,46 @@ int wf_routes_watch(void)
 	return -1;
 }
 
-bool wf_routes_changed(int watch)
+struct wf_routes *wf_routes_open(void)
+{
+	struct wf_routes *routes = calloc(1, sizeof(*routes));
+
+	if (!routes)
+		return NULL;
+	routes->watch = watch();
+	/* Now, in the namespace that the watch is in, and while there are descriptors. */
+	routes->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	return routes;
+}
+
+void wf_routes_close(struct wf_routes *routes)
+{
+	if (!routes)
+		return;
+	leave(routes);
+	if (routes->watch >= 0)
+		close(routes->watch);
+	free(routes);
+}
+
+bool wf_routes_changed(struct wf_routes *routes)
 {
 	char some[16];
-	bool changed = false;
+	bool changed;
 
+	if (!routes || routes->watch < 0)
+		return false;
+	changed = routes->unanswered;
 	/* Bounded: on a host whose routes change all the time the next look takes the rest. */
-	for (int i = 0; watch >= 0 && i < 64; i++) {
-		ssize_t got = recv(watch, some, sizeof(some), MSG_DONTWAIT);
+	for (int i = 0; i < HEARD_MOST; i++) {
+		ssize_t got = recv(routes->watch, some, sizeof(some), MSG_DONTWAIT);
 
 		if (got < 0 && errno != ENOBUFS) /* more was said than it holds */
 			break;
 		changed = true;
 	}
+	routes->unanswered = false;
+	routes->listed = routes->listed && !changed;
 	return changed;
 }
 

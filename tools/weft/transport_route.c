@@ -21,13 +21,12 @@ static bool reaches(const char *address, const struct sockaddr_storage *host)
 	struct sockaddr_in v4 = { .sin_family = AF_INET };
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
 	const void *to = host;
-	char by[32];
 
 	if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
 		return host->ss_family == AF_INET &&
-		       wf_route_between(&v4, sizeof v4, to, sizeof *host, by, sizeof by) == WF_ROUTE_OWN;
+		       wf_route_between(&v4, sizeof v4, to, sizeof *host) == WF_ROUTE_OWN;
 	return inet_pton(AF_INET6, address, &v6.sin6_addr) == 1 && host->ss_family == AF_INET6 &&
-	       wf_route_between(&v6, sizeof v6, to, sizeof *host, by, sizeof by) == WF_ROUTE_OWN;
+	       wf_route_between(&v6, sizeof v6, to, sizeof *host) == WF_ROUTE_OWN;
 }
 
 static int collect(void *context, const struct weft_nic *nic)

@@ -1,0 +1,276 @@
+/*
+ * What a change of the kernel's routes costs the worker, on a host where they change all the time: counted are its questions to
+ * the kernel and the sockets it opens for them, with many peers in a network namespace of the test's own. The engine here
+ * has no threads, so that a turn of it is a call. Linked with --wrap, for the calls that are counted.
+ *
+ * 77: no namespace may be made here
+ */
+#include "support/netns.h"
+#include "support/peer.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define LINKS 4
+#define PEERS 24
+
+static const struct transport tcp = { "routes", "tcp", NULL, 1 };
+static int here, there;
+static struct side side, peer[PEERS];
+static weft_peer handle[PEERS];
+
+/* ---- counting ---- */
+
+static bool counting; /* the calls of this thread, while it runs the engine here */
+static _Thread_local bool ours;
+static uint32_t questions, sockets, listings;
+static enum mishap { NONE, REFUSED, TWICE } mishap; /* to the next question of this thread */
+
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
+int __real_getifaddrs(struct ifaddrs **all);
+int __wrap_getifaddrs(struct ifaddrs **all);
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+	sockets += ours && counting && domain == AF_NETLINK;
+	return __real_socket(domain, type, protocol);
+}
+
+ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
+{
+	int domain = 0;
+	socklen_t length = sizeof(domain);
+
+	if (!ours || !counting || getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) || domain != AF_NETLINK)
+		return __real_send(fd, data, bytes, flags);
+	questions++;
+	if (mishap == REFUSED) {
+		mishap = NONE;
+		errno = ENOBUFS;
+		return -1;
+	}
+	if (mishap == TWICE)
+		__real_send(fd, data, bytes, flags);
+	mishap = NONE;
+	return __real_send(fd, data, bytes, flags);
+}
+
+int __wrap_getifaddrs(struct ifaddrs **all)
+{
+	listings += ours && counting;
+	return __real_getifaddrs(all);
+}
+
+static void turn(void)
+{
+	struct weft_event event;
+
+	counting = true;
+	assert_true(weft_progress(side.engine) >= 0);
+	counting = false;
+	while (weft_queue_poll(side.queue, &event, 1) > 0)
+		weft_event_release(&event);
+}
+
+/* Something that is none of a rail's business. */
+static void change(void)
+{
+	static int number;
+
+	netns_ip("link add pod%d type veth peer name eth%d", number, number);
+	netns_ip("addr add 10.99.%d.1/24 dev pod%d", number, number);
+	netns_ip("link set pod%d up", number);
+	number++;
+}
+
+/* ---- links ---- */
+
+static void wait_for_links(int netns)
+{
+	uint64_t deadline = now_ns() + LIMIT;
+	uint32_t running = 0;
+
+	netns_enter(netns);
+	while (running != LINKS && now_ns() < deadline) {
+		struct ifaddrs *all, *at;
+
+		assert_int_equal(getifaddrs(&all), 0);
+		for (running = 0, at = all; at; at = at->ifa_next)
+			running += at->ifa_addr && at->ifa_addr->sa_family == AF_INET && (at->ifa_flags & IFF_RUNNING) &&
+				   !(at->ifa_flags & IFF_LOOPBACK);
+		freeifaddrs(all);
+		usleep(1000);
+	}
+	assert_int_equal(running, LINKS);
+}
+
+/* here: a<i> 10.77.<i>.1 ======== 10.77.<i>.2 b<i> :there */
+static void make_links(void)
+{
+	transport = &tcp;
+	ours = true;
+	there = netns_make();
+	here = netns_make();
+	for (int i = 0; i < LINKS; i++) {
+		netns_ip("link add a%d type veth peer name b%d netns /proc/%d/fd/%d", i, i, (int)getpid(), there);
+		netns_ip("addr add 10.77.%d.1/24 dev a%d", i, i);
+		netns_ip("link set a%d up", i);
+		netns_enter(there);
+		netns_ip("addr add 10.77.%d.2/24 dev b%d", i, i);
+		netns_ip("link set b%d up", i);
+		netns_enter(here);
+	}
+	wait_for_links(there);
+	wait_for_links(here);
+}
+
+/* ---- many peers ---- */
+
+static struct weft_config small_config(const char *rails)
+{
+	struct weft_config config = side_config();
+
+	config.rails = rails;
+	config.message_frames = 8;
+	config.max_workers = 1;
+	return config;
+}
+
+static void open_here(void)
+{
+	struct weft_config config = small_config("a0,a1,a2,a3");
+
+	config.flags = WEFT_MANUAL_PROGRESS;
+	config.peer_limit_ns = 60 * S;
+	netns_enter(here);
+	assert_status(side_open(&side, &config), 0);
+}
+
+static weft_peer add(struct side *other)
+{
+	struct blob address;
+	weft_peer added;
+
+	address_of(other->engine, &address);
+	assert_status(weft_peer_add(side.engine, address.data, address.bytes, &added), 0);
+	return added;
+}
+
+static void wait_for_paths(uint32_t paths)
+{
+	uint64_t deadline = now_ns() + LIMIT;
+	uint32_t right = 0;
+
+	while (right < PEERS && now_ns() < deadline) {
+		struct weft_peer_info info;
+
+		turn();
+		for (right = 0; right < PEERS; right++) {
+			assert_status(weft_peer_info(side.engine, handle[right], &info), 0);
+			if (info.paths != paths)
+				break;
+		}
+	}
+	assert_int_equal(right, PEERS);
+}
+
+static int open_peers(void **state)
+{
+	struct weft_config config;
+
+	make_links();
+	config = small_config("b0,b1,b2,b3");
+	netns_enter(there);
+	for (int i = 0; i < PEERS; i++)
+		assert_status(side_open(&peer[i], &config), 0);
+	open_here();
+	for (int i = 0; i < PEERS; i++)
+		handle[i] = add(&peer[i]);
+	wait_for_paths(LINKS);
+	return 0;
+}
+
+static int close_peers(void **state)
+{
+	assert_status(side_close(&side), 0);
+	for (int i = 0; i < PEERS; i++)
+		assert_status(side_close(&peer[i]), 0);
+	return 0;
+}
+
+/* Every path is judged again by what there is: no socket is opened for it, and nobody lists all devices. */
+static void nothing_is_opened(void **state)
+{
+	uint64_t deadline;
+
+	/* What was still to be said of the links when they were made. */
+	for (deadline = now_ns() + 3 * S; now_ns() < deadline;)
+		turn();
+	questions = sockets = listings = 0;
+	change();
+	for (deadline = now_ns() + LIMIT; questions < PEERS * LINKS && now_ns() < deadline;)
+		turn();
+	assert_true(questions >= PEERS * LINKS);
+	if (sockets || listings)
+		fail_msg("%u questions, %u sockets and %u listings of all devices", questions, sockets, listings);
+}
+
+/* A change that is a rail's business reaches every peer, however many there are. */
+static void all_are_judged(void **state)
+{
+	struct weft_path_info info;
+
+	netns_ip("route add 10.77.1.2/32 dev a0");
+	wait_for_paths(LINKS - 1);
+	assert_status(weft_path_info(side.engine, handle[0], 1, 1, &info), 0);
+	assert_int_equal(info.state, WEFT_PATH_ELSEWHERE);
+	assert_string_equal(info.by, "a0");
+	netns_ip("route del 10.77.1.2/32 dev a0");
+	wait_for_paths(LINKS);
+}
+
+/* A question that is not taken, and an answer that nobody asked for any more: the next goes on a new socket, and the old one is closed. */
+static void another_socket(void **state)
+{
+	struct weft_path_info info;
+	int before = open_fds();
+
+	for (enum mishap what = REFUSED; what <= TWICE; what++) {
+		mishap = what;
+		for (uint32_t i = 0; i < LINKS; i++) {
+			sockets = 0;
+			counting = true;
+			assert_status(weft_path_info(side.engine, handle[0], 0, i, &info), 0);
+			counting = false;
+			assert_int_equal(info.state, i ? WEFT_PATH_ELSEWHERE : WEFT_PATH_UP);
+			assert_int_equal(info.by[1], '0' + (int)i);
+			assert_int_equal(sockets, i == (what == TWICE));
+		}
+		assert_int_equal(mishap, NONE);
+	}
+	assert_int_equal(open_fds(), before);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest many[] = {
+		cmocka_unit_test(nothing_is_opened),
+		cmocka_unit_test(all_are_judged),
+		cmocka_unit_test(another_socket),
+	};
+
+	return netns_allowed() ? cmocka_run_group_tests_name("route changes, many peers", many, open_peers, close_peers) : 77;
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
