@@ -285,16 +285,7 @@ void wf_lane_open(struct wf_lane *lane)
 	lane->opened = true;
 	wf_timer_init(&lane->timer, on_timer);
 	wf_list_append(&group->lanes, &lane->link);
-	for (uint32_t i = 0; i < group->seats; i++) {
-		/* Pairs by index, so that neighbours meet neighbours. */
-		int remote = wf_pair_pick(lane, &group->seat[i], group->seat[i].index);
-
-		if (remote < 0)
-			continue; /* the home says so when nothing answers */
-		lane->path[i].state = WF_PATH_OPENING;
-		lane->path[i].remote = (uint8_t)remote;
-		lane->path[i].hello_ns = lane->path[i].sought_ns = wf_group_now(group);
-	}
+	wf_lane_pair(lane);
 	on_timer(&lane->timer, wf_group_now(group));
 }
 

@@ -186,6 +186,9 @@ struct wf_group {
 	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
 	uint32_t routes;     /* grows when the kernel's routes change (pairing.c) */
+	uint32_t questions;  /* about them that were asked */
+	bool judging;        /* not all lanes were judged by the latest: the first of the list are next */
+	struct wf_timer pairing; /* goes on with that */
 	struct wf_routes *kernel; /* whom to ask, from start to stop; NULL: nobody needs to */
 	struct wf_strangers *strangers; /* NULL: no rail is over sockets, or there is no way to look */
 	uint64_t routes_ns;  /* not looked at before then */

@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LOOK_NS (WF_S) /* at most so often: on some hosts routes change all the time */
+#define LOOK_NS	  (WF_S) /* at most so often: on some hosts routes change all the time */
+#define QUESTIONS 64     /* in one go, and those of one more path: a fifth of a millisecond … */
+#define PATHS	  1024   /* … or so many of which all is known */
+#define REST_NS	  (5 * WF_MS) /* until the next */
 
 /* Asked once for each state of the kernel's tables. Without an answer the last one holds: at first there is no reason to go
  * without. */
@@ -23,11 +26,13 @@ static enum wf_route known_route(struct wf_lane *lane, const struct wf_seat *sea
 
 	if (!seat->limits.sockets)
 		return WF_ROUTE_OWN;
-	if (target->routes != group->routes &&
-	    wf_rail_route(group->kernel, seat->rail, lane->book->rail[remote].address, lane->book->rail[remote].bytes, &way)) {
-		target->routes = group->routes;
-		target->route = (uint8_t)way.route;
-		target->device = way.device;
+	if (target->routes != group->routes) {
+		group->questions++;
+		if (wf_rail_route(group->kernel, seat->rail, lane->book->rail[remote].address, lane->book->rail[remote].bytes, &way)) {
+			target->routes = group->routes;
+			target->route = (uint8_t)way.route;
+			target->device = way.device;
+		}
 	}
 	return target->route;
 }
@@ -35,6 +40,17 @@ static enum wf_route known_route(struct wf_lane *lane, const struct wf_seat *sea
 bool wf_pair_usable(struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote)
 {
 	return lane->book->rail[remote].reachable && known_route(lane, seat, remote) <= WF_ROUTE_LOCAL;
+}
+
+int wf_pair_pick(struct wf_lane *lane, const struct wf_seat *seat, uint32_t from)
+{
+	for (uint32_t i = 0; i < lane->book->count; i++) {
+		uint32_t remote = (from + i) % lane->book->count;
+
+		if (wf_pair_usable(lane, seat, remote))
+			return (int)remote;
+	}
+	return -1;
 }
 
 static void say_why_not(const struct wf_lane *lane, const struct wf_seat *seat)
@@ -52,54 +68,123 @@ static void say_why_not(const struct wf_lane *lane, const struct wf_seat *seat)
 	}
 }
 
-int wf_pair_pick(struct wf_lane *lane, const struct wf_seat *seat, uint32_t from)
+static void hello_at_once(struct wf_lane *lane, struct wf_path *path)
 {
-	for (uint32_t i = 0; i < lane->book->count; i++) {
-		uint32_t remote = (from + i) % lane->book->count;
+	path->hello_ns = path->sought_ns = wf_group_now(lane->group);
+	path->tries = 0;
+}
 
-		if (wf_pair_usable(lane, seat, remote))
-			return (int)remote;
+/* By index, so that neighbours meet neighbours. */
+static void pair(struct wf_lane *lane, const struct wf_seat *seat, bool say)
+{
+	struct wf_path *path = &lane->path[seat->place];
+	int remote = wf_pair_pick(lane, seat, seat->index);
+
+	path->state = remote < 0 ? WF_PATH_CLOSED : WF_PATH_OPENING;
+	path->remote = (uint8_t)(remote < 0 ? 0 : remote);
+	if (remote >= 0)
+		hello_at_once(lane, path);
+	else if (say)
+		say_why_not(lane, seat);
+}
+
+void wf_lane_pair(struct wf_lane *lane)
+{
+	for (uint32_t i = 0; i < lane->group->seats; i++) {
+		pair(lane, &lane->group->seat[i], true); /* the home says so when nothing answers */
+		lane->path[i].routes = lane->group->routes;
 	}
-	say_why_not(lane, seat);
-	return -1;
+	lane->routes = lane->group->routes;
 }
 
 /* ---- changes ---- */
+
+/* A rail that had no pair and has none now was spoken of before, unless the peer has moved. Closes no lane. */
+static void judge(struct wf_lane *lane, const struct wf_seat *seat, bool moved)
+{
+	struct wf_path *path = &lane->path[seat->place];
+
+	path->routes = lane->group->routes;
+	if (!seat->limits.sockets || !seat->rail)
+		return;
+	/* No route at all may be a moment's; what was sent is sent again by the kernel when there is one. */
+	if (path->talks && known_route(lane, seat, path->talk_remote) == WF_ROUTE_OTHER)
+		wf_lane_talk_failed(lane, path, "the kernel sends there by another device now");
+	if (path->state == WF_PATH_UP && known_route(lane, seat, path->remote) != WF_ROUTE_OTHER)
+		return;
+	if (path->state == WF_PATH_OPENING && wf_pair_usable(lane, seat, path->remote))
+		return;
+	wf_lane_path_failed(lane, path, "the kernel sends there by another device now");
+	pair(lane, seat, moved || path->state != WF_PATH_CLOSED);
+}
 
 void wf_lane_pair_again(struct wf_lane *lane)
 {
 	if (!lane->opened || lane->closing)
 		return;
-	for (uint32_t i = 0; i < lane->group->seats; i++) {
-		struct wf_seat *seat = &lane->group->seat[i];
-		struct wf_path *path = &lane->path[i];
-		int remote;
-
-		if (!seat->limits.sockets || !seat->rail)
-			continue;
-		/* No route at all may be a moment's; what was sent is sent again by the kernel when there is one. */
-		if (path->talks && known_route(lane, seat, path->talk_remote) == WF_ROUTE_OTHER)
-			wf_lane_talk_failed(lane, path, "the kernel sends there by another device now");
-		if (path->state == WF_PATH_UP && known_route(lane, seat, path->remote) != WF_ROUTE_OTHER)
-			continue;
-		if (path->state == WF_PATH_OPENING && wf_pair_usable(lane, seat, path->remote))
-			continue;
-		wf_lane_path_failed(lane, path, "the kernel sends there by another device now");
-		remote = wf_pair_pick(lane, seat, seat->index);
-		path->state = remote < 0 ? WF_PATH_CLOSED : WF_PATH_OPENING;
-		path->remote = (uint8_t)(remote < 0 ? 0 : remote);
-	}
+	for (uint32_t i = 0; i < lane->group->seats; i++)
+		judge(lane, &lane->group->seat[i], true);
 	wf_lane_hello_now(lane);
 }
 
+/* False: there is more to ask than fits into this turn. */
+static bool judge_lane(struct wf_lane *lane, uint32_t *paths)
+{
+	struct wf_group *group = lane->group;
+	bool all = true;
+
+	if (!lane->opened || lane->closing)
+		return true;
+	for (uint32_t i = 0; i < group->seats && all; i++) {
+		if (lane->path[i].routes == group->routes)
+			continue;
+		all = group->questions < QUESTIONS && *paths < PATHS;
+		if (all) {
+			++*paths;
+			judge(lane, &group->seat[i], false);
+		}
+	}
+	if (all)
+		wf_lane_hello_now(lane);
+	return all;
+}
+
+/* Those that were judged go to the end of the list, where new ones come too: the first is always the next. */
+static void judge_some(struct wf_group *group, uint64_t now_ns)
+{
+	uint32_t paths = 0;
+
+	group->questions = 0;
+	while (group->judging) {
+		struct wf_lane *lane = wf_container(group->lanes.next, struct wf_lane, link);
+
+		if (wf_list_empty(&group->lanes) || lane->routes == group->routes) {
+			group->judging = false;
+			return;
+		}
+		if (!judge_lane(lane, &paths))
+			break;
+		lane->routes = group->routes;
+		wf_list_remove(&lane->link);
+		wf_list_append(&group->lanes, &lane->link);
+	}
+	wf_timer_set(&group->worker.timers, &group->pairing, now_ns + REST_NS);
+}
+
+static void go_on(struct wf_timer *timer, uint64_t now_ns)
+{
+	judge_some(wf_container(timer, struct wf_group, pairing), now_ns);
+}
+
+/* What changes while lanes are still being judged is looked at when they all were: none waits for ever. */
 void wf_pairing_look(struct wf_group *group, uint64_t now_ns)
 {
-	if (now_ns < group->routes_ns || !wf_routes_changed(group->kernel))
+	if (group->judging || now_ns < group->routes_ns || !wf_routes_changed(group->kernel))
 		return;
 	group->routes_ns = now_ns + LOOK_NS;
 	group->routes++;
-	for (struct wf_link *link = group->lanes.next; link != &group->lanes; link = link->next)
-		wf_lane_pair_again(wf_container(link, struct wf_lane, link));
+	group->judging = true;
+	judge_some(group, now_ns);
 }
 
 void wf_pairing_start(struct wf_group *group)
@@ -110,6 +195,7 @@ void wf_pairing_start(struct wf_group *group)
 		sockets |= group->seat[i].limits.sockets;
 	group->routes = 1;
 	group->kernel = sockets ? wf_routes_open() : NULL;
+	wf_timer_init(&group->pairing, go_on);
 	group->strangers = sockets ? wf_strangers_open() : NULL;
 	for (uint32_t i = 0; i < group->seats; i++)
 		if (group->seat[i].limits.sockets)

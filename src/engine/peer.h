@@ -52,6 +52,7 @@ struct wf_path {
 	/* Immediates the peer may not have read yet: posted, of them completed, of them asked about by a hello. */
 	uint32_t immediates, immediates_done, immediates_asked, immediates_limit;
 	uint32_t granted; /* what the peer may have unread in this seat's completion queue, all its paths there together */
+	uint32_t routes;  /* group->routes when it was last judged (pairing.c) */
 };
 
 /* The peer's rail j in the address vectors of seat i, by endpoint. */
@@ -95,6 +96,7 @@ struct wf_lane {
 	uint32_t doubted_place, doubted_remote; /* from there to there */
 	uint64_t welcome_ns, welcome_until_ns; /* try again at, and no longer than */
 	uint32_t talk; /* where the next frame that the home cannot send goes */
+	uint32_t routes; /* group->routes when all its paths were judged (pairing.c) */
 	_Atomic uint32_t paths_up;      /* carry pieces */
 	_Atomic uint32_t paths_talking; /* carry frames */
 	struct wf_path path[]; /* by seat */
@@ -212,7 +214,8 @@ int wf_peer_send_frame(struct wf_peer *peer, struct wf_tx_frame *frame);
 bool wf_pair_usable(struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote);
 /* The first of the peer's rails from that one on that the seat may be paired with; -1: none. */
 int wf_pair_pick(struct wf_lane *lane, const struct wf_seat *seat, uint32_t from);
-void wf_lane_pair_again(struct wf_lane *lane); /* routes or addresses have changed */
+void wf_lane_pair(struct wf_lane *lane);       /* when it is opened: pairs each rail, and says hello as soon as it is planned */
+void wf_lane_pair_again(struct wf_lane *lane); /* the peer's addresses have changed */
 /* Any thread. */
 int wf_path_info(struct weft_engine *engine, weft_peer handle, uint32_t rail, uint32_t remote, struct weft_path_info *ret_info);
 
