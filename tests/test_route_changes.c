@@ -5,6 +5,8 @@
  *
  * 77: no namespace may be made here
  */
+#include "engine/engine.h"
+#include "engine/peer.h"
 #include "support/netns.h"
 #include "support/peer.h"
 
@@ -150,12 +152,12 @@ static struct weft_config small_config(const char *rails)
 	return config;
 }
 
-static void open_here(void)
+static void open_here(uint64_t peer_limit_ns)
 {
 	struct weft_config config = small_config("a0,a1,a2,a3");
 
 	config.flags = WEFT_MANUAL_PROGRESS;
-	config.peer_limit_ns = 60 * S;
+	config.peer_limit_ns = peer_limit_ns;
 	netns_enter(here);
 	assert_status(side_open(&side, &config), 0);
 }
@@ -197,7 +199,7 @@ static int open_peers(void **state)
 	netns_enter(there);
 	for (int i = 0; i < PEERS; i++)
 		assert_status(side_open(&peer[i], &config), 0);
-	open_here();
+	open_here(60 * S);
 	for (int i = 0; i < PEERS; i++)
 		handle[i] = add(&peer[i]);
 	wait_for_paths(LINKS);
@@ -268,6 +270,77 @@ static void another_socket(void **state)
 	assert_int_equal(open_fds(), before);
 }
 
+/* ---- one that is gone ---- */
+
+static weft_peer gone;
+
+static const struct wf_path *path_to_gone(uint32_t place)
+{
+	struct wf_peer *object = wf_handle_get(&side.engine->peers, gone);
+	const struct wf_path *path;
+
+	assert_non_null(object);
+	path = &object->lane[0]->path[place];
+	wf_handle_put(&side.engine->peers, gone); /* the test removes it not before its end */
+	return path;
+}
+
+/* Hellos to it are few by now, and what happened before is known. */
+static void wait_until_quiet(void)
+{
+	uint64_t deadline = now_ns() + LIMIT, quiet = now_ns() + 3 * S;
+	uint32_t few = 0;
+
+	while ((few < LINKS || now_ns() < quiet) && now_ns() < deadline) {
+		turn();
+		for (few = 0; few < LINKS && path_to_gone(few)->tries >= 8; few++)
+			;
+	}
+	assert_int_equal(few, LINKS);
+}
+
+/* Which of its paths said hello as if for the first time, bit by bit, until all were judged and those wanted are among them. */
+static uint32_t begun_again(uint32_t wanted)
+{
+	uint64_t deadline = now_ns() + LIMIT;
+	uint32_t again = 0, before[LINKS], judged = 0;
+
+	for (uint32_t i = 0; i < LINKS; i++)
+		before[i] = path_to_gone(i)->tries;
+	for (questions = 0; (judged < LINKS || (again & wanted) != wanted) && now_ns() < deadline;) {
+		turn();
+		for (uint32_t i = 0; i < LINKS; i++)
+			again |= (uint32_t)(path_to_gone(i)->tries < before[i]) << i;
+		judged = questions;
+	}
+	assert_true(judged >= LINKS);
+	return again;
+}
+
+static void only_where_it_matters(void **state)
+{
+	struct weft_config config = small_config("b0,b1,b2,b3");
+	struct weft_event event;
+
+	netns_enter(there);
+	assert_status(side_open(&peer[0], &config), 0);
+	open_here(2 * S);
+	gone = add(&peer[0]);
+	assert_status(side_close(&peer[0]), 0);
+	assert_status(side_wait_peer(&side, WEFT_EVENT_PEER_DOWN, gone, LIMIT, &event), 0);
+	weft_event_release(&event);
+	wait_until_quiet();
+	change();
+	assert_int_equal(begun_again(0), 0);
+	wait_until_quiet();
+	/* The far end of a link goes: its near end runs no more, though its address and its routes stay. */
+	netns_enter(there);
+	netns_ip("link set b2 down");
+	netns_enter(here);
+	assert_int_equal(begun_again(1u << 2), 1u << 2);
+	assert_status(side_close(&side), 0);
+}
+
 static int run(void)
 {
 	const struct CMUnitTest many[] = {
@@ -275,8 +348,13 @@ static int run(void)
 		cmocka_unit_test(all_are_judged),
 		cmocka_unit_test(another_socket),
 	};
+	const struct CMUnitTest one[] = { cmocka_unit_test(only_where_it_matters) };
+	int failed;
 
-	return netns_allowed() ? cmocka_run_group_tests_name("route changes, many peers", many, open_peers, close_peers) : 77;
+	if (!netns_allowed())
+		return 77;
+	failed = cmocka_run_group_tests_name("route changes, many peers", many, open_peers, close_peers);
+	return failed + cmocka_run_group_tests_name("route changes, one that is gone", one, NULL, NULL);
 }
 
 int main(int argc, char **argv)

@@ -88,10 +88,22 @@ static void pair(struct wf_lane *lane, const struct wf_seat *seat, bool say)
 		say_why_not(lane, seat);
 }
 
+/* Whether the path's rail has another device since the last call, or one that came up or went down. */
+static bool link_changed(struct wf_lane *lane, const struct wf_seat *seat)
+{
+	struct wf_path *path = &lane->path[seat->place];
+	uint32_t before = path->link;
+
+	if (seat->limits.sockets && seat->rail)
+		path->link = wf_rail_link_changes(lane->group->kernel, seat->rail);
+	return path->link != before;
+}
+
 void wf_lane_pair(struct wf_lane *lane)
 {
 	for (uint32_t i = 0; i < lane->group->seats; i++) {
 		pair(lane, &lane->group->seat[i], true); /* the home says so when nothing answers */
+		link_changed(lane, &lane->group->seat[i]);
 		lane->path[i].routes = lane->group->routes;
 	}
 	lane->routes = lane->group->routes;
@@ -99,21 +111,27 @@ void wf_lane_pair(struct wf_lane *lane)
 
 /* ---- changes ---- */
 
-/* A rail that had no pair and has none now was spoken of before, unless the peer has moved. Closes no lane. */
+/* What is silent is asked again at once only where something has changed for it: most changes are some container's. A rail
+ * that had no pair and has none now was spoken of before, unless the peer has moved. Closes no lane. */
 static void judge(struct wf_lane *lane, const struct wf_seat *seat, bool moved)
 {
 	struct wf_path *path = &lane->path[seat->place];
+	bool relinked;
 
 	path->routes = lane->group->routes;
 	if (!seat->limits.sockets || !seat->rail)
 		return;
+	relinked = link_changed(lane, seat);
 	/* No route at all may be a moment's; what was sent is sent again by the kernel when there is one. */
 	if (path->talks && known_route(lane, seat, path->talk_remote) == WF_ROUTE_OTHER)
 		wf_lane_talk_failed(lane, path, "the kernel sends there by another device now");
 	if (path->state == WF_PATH_UP && known_route(lane, seat, path->remote) != WF_ROUTE_OTHER)
 		return;
-	if (path->state == WF_PATH_OPENING && wf_pair_usable(lane, seat, path->remote))
+	if (path->state == WF_PATH_OPENING && wf_pair_usable(lane, seat, path->remote)) {
+		if (relinked)
+			hello_at_once(lane, path);
 		return;
+	}
 	wf_lane_path_failed(lane, path, "the kernel sends there by another device now");
 	pair(lane, seat, moved || path->state != WF_PATH_CLOSED);
 }
@@ -124,7 +142,7 @@ void wf_lane_pair_again(struct wf_lane *lane)
 		return;
 	for (uint32_t i = 0; i < lane->group->seats; i++)
 		judge(lane, &lane->group->seat[i], true);
-	wf_lane_hello_now(lane);
+	wf_lane_plan(lane);
 }
 
 /* False: there is more to ask than fits into this turn. */
@@ -144,8 +162,7 @@ static bool judge_lane(struct wf_lane *lane, uint32_t *paths)
 			judge(lane, &group->seat[i], false);
 		}
 	}
-	if (all)
-		wf_lane_hello_now(lane);
+	wf_lane_plan(lane);
 	return all;
 }
 

@@ -53,6 +53,7 @@ struct wf_path {
 	uint32_t immediates, immediates_done, immediates_asked, immediates_limit;
 	uint32_t granted; /* what the peer may have unread in this seat's completion queue, all its paths there together */
 	uint32_t routes;  /* group->routes when it was last judged (pairing.c) */
+	uint32_t link;    /* the changes of its rail's device that it has followed */
 };
 
 /* The peer's rail j in the address vectors of seat i, by endpoint. */

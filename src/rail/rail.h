@@ -132,6 +132,8 @@ bool wf_routes_changed(struct wf_routes *routes); /* since it was last asked; or
 /* How what is sent from the rail to the address would go. False: nobody answered; *ret_way is as it was. */
 bool wf_rail_route(struct wf_routes *routes, const struct wf_rail *rail, const uint8_t *address, uint8_t bytes,
 		   struct wf_way *ret_way);
+/* Another number whenever wf_routes_changed() and the rail's device is another, came up or went down. */
+uint32_t wf_rail_link_changes(struct wf_routes *routes, const struct wf_rail *rail);
 void wf_routes_name(const struct wf_routes *routes, uint32_t device, char *name, size_t room); /* "" for none */
 /* How it goes between two socket addresses, asked for once. Any thread. */
 enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination, size_t destination_bytes);

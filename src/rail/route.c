@@ -34,14 +34,18 @@ struct host {
 /* An address of ours and the device that has it. */
 struct own {
 	struct host host;
-	uint32_t device; /* 0: none that could carry anything (lo, a dummy), or one that lo has without listing it */
+	struct link {
+		uint32_t device; /* 0: none that could carry anything (lo, a dummy), or one that lo has without listing it */
+		bool runs;
+	} link, listed; /* as known, and as far as it is being listed */
+	uint32_t changes; /* of link */
 };
 
 struct wf_routes {
 	int watch; /* hears of changes; -1: nobody does */
 	int fd;    /* asks; -1: the next question opens it */
 	uint32_t number; /* of the last question: its answer says so too */
-	bool listed;     /* own[].device is as the tables are */
+	bool listed;     /* own[].link is as the tables are */
 	bool unanswered; /* a question was, since changes were last asked for */
 	uint32_t count;
 	struct own own[WF_MAX_RAILS];
@@ -110,13 +114,18 @@ static bool name_of(const struct wf_routes *routes, uint32_t device, struct ifre
 }
 
 /* Of a device that cannot be asked any more there will be news. */
-static bool carries(const struct wf_routes *routes, uint32_t device)
+static struct link link_of(const struct wf_routes *routes, uint32_t device)
 {
+	struct link link = { device, true };
 	struct ifreq request;
 
-	return !name_of(routes, device, &request) || ioctl(routes->fd, SIOCGIFFLAGS, &request) ||
-	       (!(request.ifr_flags & IFF_LOOPBACK) &&
-		(!(request.ifr_flags & IFF_NOARP) || (request.ifr_flags & IFF_POINTOPOINT)));
+	if (!name_of(routes, device, &request) || ioctl(routes->fd, SIOCGIFFLAGS, &request))
+		return link;
+	link.runs = request.ifr_flags & IFF_RUNNING;
+	if ((request.ifr_flags & IFF_LOOPBACK) ||
+	    ((request.ifr_flags & IFF_NOARP) && !(request.ifr_flags & IFF_POINTOPOINT)))
+		link.device = 0;
+	return link;
 }
 
 /* Its IFA_LOCAL is ours; where there is none, IFA_ADDRESS is. The first device that has it counts. */
@@ -131,10 +140,9 @@ static void list_address(struct wf_routes *routes, struct nlmsghdr *header)
 	for (uint32_t i = 0; found && i < routes->count; i++) {
 		struct own *own = &routes->own[i];
 
-		if (!own->device && own->host.family == message->ifa_family &&
-		    RTA_PAYLOAD(found) == own->host.bytes && !memcmp(RTA_DATA(found), own->host.address, own->host.bytes) &&
-		    carries(routes, message->ifa_index))
-			own->device = message->ifa_index;
+		if (!own->listed.device && own->host.family == message->ifa_family &&
+		    RTA_PAYLOAD(found) == own->host.bytes && !memcmp(RTA_DATA(found), own->host.address, own->host.bytes))
+			own->listed = link_of(routes, message->ifa_index);
 	}
 }
 
@@ -175,13 +183,21 @@ static bool list_own(struct wf_routes *routes)
 {
 	for (int i = 0; i < TRIES && !routes->listed; i++) {
 		for (uint32_t j = 0; j < routes->count; j++)
-			routes->own[j].device = 0;
+			routes->own[j].listed = (struct link){ 0 };
 		routes->listed = (!has_family(routes, AF_INET) || list_family(routes, AF_INET)) &&
 				 (!has_family(routes, AF_INET6) || list_family(routes, AF_INET6));
 		if (!routes->listed)
 			leave(routes);
 	}
-	return routes->listed;
+	if (!routes->listed)
+		return false;
+	for (uint32_t i = 0; i < routes->count; i++) {
+		struct own *own = &routes->own[i];
+
+		own->changes += own->listed.device != own->link.device || own->listed.runs != own->link.runs;
+		own->link = own->listed;
+	}
+	return true;
 }
 
 /* NULL: the kernel cannot be asked. */
@@ -275,7 +291,7 @@ static bool find_way(struct wf_routes *routes, const struct host *from, const st
 	struct nlmsghdr *header = own ? ask_route(routes, from, to) : NULL;
 
 	if (header)
-		*ret_way = judge(header, own->device);
+		*ret_way = judge(header, own->link.device);
 	else
 		routes->unanswered = true;
 	return header;
@@ -292,6 +308,16 @@ bool wf_rail_route(struct wf_routes *routes, const struct wf_rail *rail, const u
 		return true;
 	}
 	return routes && find_way(routes, &from, &to, ret_way);
+}
+
+uint32_t wf_rail_link_changes(struct wf_routes *routes, const struct wf_rail *rail)
+{
+	struct own *own = NULL;
+	struct host host;
+
+	if (routes && rail->info->src_addr && take_host(rail->info->src_addr, rail->info->src_addrlen, &host))
+		own = own_of(routes, &host);
+	return own ? own->changes : 0;
 }
 
 void wf_routes_name(const struct wf_routes *routes, uint32_t device, char *name, size_t room)
