@@ -26,6 +26,7 @@
 #define SPARE  200 /* descriptors that the process they come to may still open */
 #define RUSH   3000
 #define SLOW   40
+#define HALVES 10
 #define DESCRIPTORS 4096 /* listeners have lower ones */
 
 static struct pair pair;
@@ -163,6 +164,23 @@ static void speak_slowly(void **state)
 		close(stranger[i]);
 	if (now > before + 8)
 		fail_msg("%llu descriptors, %llu before", (unsigned long long)now, (unsigned long long)before);
+}
+
+/* The first half of a proper request, and then nothing: whoever waits for the second half waits for ever. */
+static void stop_half_way(void **state)
+{
+	static const uint8_t header[32] = { 3, 0, 0, 8 }; /* version, type, and how much follows */
+	struct sockaddr_in to = door();
+
+	served();
+	for (int i = 0; i < HALVES; i++) {
+		stranger[i] = come(&to);
+		assert_int_equal(send(stranger[i], header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
+		served();
+	}
+	for (int i = 0; i < HALVES; i++)
+		close(stranger[i]);
+	served();
 }
 
 /* More than it has descriptors for. */
@@ -378,6 +396,7 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(come_and_go, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(speak_slowly, open_pair, close_pair),
+		cmocka_unit_test_setup_teardown(stop_half_way, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(come_and_stay, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(come_in_a_rush, open_counting_pair, close_pair),
 		cmocka_unit_test_setup_teardown(stay_while_it_resets, open_pair, close_pair),

@@ -107,7 +107,7 @@ static int open_groups(struct weft_engine *engine)
 		return -ENOMEM;
 	memset(engine->group, 0, count * sizeof(struct wf_group));
 	for (uint32_t g = 0; g < count; g++)
-		engine->group[g].worker.wake_fd = engine->group[g].routes_watch = -1;
+		engine->group[g].worker.wake_fd = -1;
 	for (uint32_t g = 0; g < count && !error; g++)
 		error = make_group(engine, g);
 	for (uint32_t g = 0; g < count && !error; g++)

@@ -59,6 +59,7 @@ int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_e
 /* shm: whether a plain write to this address has landed when it completes. */
 bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);
 void wf_strangers_leave(struct wf_rail *rail, enum wf_end which); /* before wf_rail_shut() closes the same endpoints */
+void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end); /* after it was enabled */
 /* abandoned.c */
 struct wf_abandoned *wf_abandoned_open(void); /* NULL: no memory */
 void wf_abandoned_removed(struct wf_abandoned *abandoned); /* an address has no user any more; NULL is fine, as below */

@@ -164,6 +164,7 @@ static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 	if ((error = fi_enable(end->ep)))
 		return failed(rail, "enabling the endpoint",
 			      error == -FI_EADDRINUSE && rail->ports.high ? -FI_EBUSY : error);
+	wf_strangers_limit_reads(rail, which);
 	if (which == WF_OUTGOING)
 		wf_rail_ask(rail, end->ep);
 	return 0;

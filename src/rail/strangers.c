@@ -256,6 +256,32 @@ uint32_t wf_strangers_look(struct wf_strangers *strangers, uint64_t now_ns)
 	return closed;
 }
 
+/* ---- when an endpoint is opened ---- */
+
+#define PATIENCE_US 1000 /* the kernel rounds it up to a tick */
+
+/* libfabric 1.17 reads a stranger's first bytes from a socket that blocks, header and body one after the other: whoever sends
+ * half of them would hold the worker for good. An accepted socket inherits the listener's limit. A peer's connection does not
+ * block once it is made. */
+void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end)
+{
+	const struct timeval limit = { 0, PATIENCE_US };
+	struct dirent *entry;
+	struct tcp_info info;
+	union door door;
+	DIR *descriptors;
+
+	if (!take_door(rail, end, &door) || !(descriptors = opendir("/proc/self/fd")))
+		return;
+	while ((entry = readdir(descriptors))) {
+		int fd = atoi(entry->d_name);
+
+		if (fd > 2 && is_at(&door, 1, fd) && !is_strangers(fd, &info) && info.tcpi_state == TCP_STATE_LISTEN)
+			setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	}
+	closedir(descriptors);
+}
+
 /* ---- before an endpoint is closed ---- */
 
 /* The doors of endpoints that are about to be closed. */
