@@ -4,6 +4,7 @@
 #include "engine/engine.h"
 #include "engine/peer.h"
 #include "engine/region.h"
+#include "engine/request.h"
 #include "engine/transfer.h"
 
 #include <errno.h>
@@ -174,19 +175,27 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 	return wf_region_register(engine, base, bytes, access & ~WEFT_NEAR_REQUIRED, groups, ret_region);
 }
 
+/* What a call on one handle came to: that the handle is not there is said in the log. */
+static int outcome(weft_engine *engine, const char *what, uint64_t handle, int error)
+{
+	return error == -ENOENT ? wf_request_no_such(engine, what, handle) : error;
+}
+
 int weft_region_close(weft_engine *engine, weft_region region)
 {
-	return engine ? wf_region_close(engine, region) : -EINVAL;
+	return engine ? outcome(engine, "region", region, wf_region_close(engine, region)) : -EINVAL;
 }
 
 int weft_region_export(weft_engine *engine, weft_region region, void *blob, size_t *bytes)
 {
-	return engine && bytes && (blob || !*bytes) ? wf_region_export(engine, region, blob, bytes) : -EINVAL;
+	if (!engine || !bytes || (!blob && *bytes))
+		return -EINVAL;
+	return outcome(engine, "region", region, wf_region_export(engine, region, blob, bytes));
 }
 
 int weft_region_revoke(weft_engine *engine, weft_region region)
 {
-	return engine ? wf_region_revoke(engine, region) : -EINVAL;
+	return engine ? outcome(engine, "region", region, wf_region_revoke(engine, region)) : -EINVAL;
 }
 
 /* ---- peers ---- */
@@ -233,7 +242,7 @@ int weft_peer_add(weft_engine *engine, const void *blob, size_t bytes, weft_peer
 
 int weft_peer_remove(weft_engine *engine, weft_peer peer)
 {
-	return engine ? wf_peer_remove(engine, peer) : -EINVAL;
+	return engine ? outcome(engine, "peer", peer, wf_peer_remove(engine, peer)) : -EINVAL;
 }
 
 int weft_peer_replace(weft_engine *engine, weft_peer peer, const void *blob, size_t bytes)
@@ -248,19 +257,21 @@ int weft_peer_replace(weft_engine *engine, weft_peer peer, const void *blob, siz
 		return error;
 	error = check_reachable(engine, address);
 	if (!error)
-		error = wf_peer_replace(engine, peer, address);
+		error = outcome(engine, "peer", peer, wf_peer_replace(engine, peer, address));
 	free(address);
 	return error;
 }
 
 int weft_remote_import(weft_engine *engine, weft_peer peer, const void *blob, size_t bytes, weft_remote *ret_remote)
 {
-	return engine && ret_remote ? wf_remote_import(engine, peer, blob, bytes, ret_remote) : -EINVAL;
+	if (!engine || !ret_remote)
+		return -EINVAL;
+	return outcome(engine, "peer", peer, wf_remote_import(engine, peer, blob, bytes, ret_remote));
 }
 
 int weft_remote_close(weft_engine *engine, weft_remote remote)
 {
-	return engine ? wf_remote_close(engine, remote) : -EINVAL;
+	return engine ? outcome(engine, "remote", remote, wf_remote_close(engine, remote)) : -EINVAL;
 }
 
 /* ---- operations ---- */
@@ -338,7 +349,7 @@ int weft_expect(weft_engine *engine, uint32_t immediate, uint64_t count, const s
 
 int weft_cancel(weft_engine *engine, weft_transfer transfer)
 {
-	return engine ? wf_submit_cancel(engine, transfer) : -EINVAL;
+	return engine ? outcome(engine, "transfer", transfer, wf_submit_cancel(engine, transfer)) : -EINVAL;
 }
 
 int weft_cancel_peer(weft_engine *engine, weft_peer handle)
@@ -349,7 +360,7 @@ int weft_cancel_peer(weft_engine *engine, weft_peer handle)
 		return -EINVAL;
 	peer = wf_handle_get(&engine->peers, handle);
 	if (!peer)
-		return -ENOENT;
+		return wf_request_no_such(engine, "peer", handle);
 	/* The note carries the reference. */
 	wf_engine_post(peer->home, WF_NOTE_PEER, peer, WF_PEER_CANCEL);
 	return 0;
@@ -451,7 +462,7 @@ int weft_peer_info(weft_engine *engine, weft_peer handle, struct weft_peer_info 
 		return -EINVAL;
 	peer = wf_handle_get(&engine->peers, handle);
 	if (!peer)
-		return -ENOENT;
+		return wf_request_no_such(engine, "peer", handle);
 	info.up = atomic_load(&peer->state) == WF_PEER_UP;
 	info.incarnation = atomic_load(&peer->incarnation);
 	/* In this order: what has ended was accepted before. */
@@ -467,11 +478,17 @@ int weft_peer_info(weft_engine *engine, weft_peer handle, struct weft_peer_info 
 
 int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail, struct weft_path_info *ret_info)
 {
+	int error;
+
 	if (!engine || !ret_info)
 		return -EINVAL;
 	if (rail >= engine->rails)
 		return -ENOENT;
-	return wf_path_info(engine, peer, rail, peer_rail, ret_info);
+	error = wf_path_info(engine, peer, rail, peer_rail, ret_info);
+	/* Or it is the peer's rail that is not there. */
+	return error == -ENOENT && !wf_handle_peek(&engine->peers, peer)
+		   ? wf_request_no_such(engine, "peer", peer)
+		   : error;
 }
 
 int weft_nics(const struct weft_config *config, int (*fn)(void *context, const struct weft_nic *nic), void *context)

@@ -2,6 +2,7 @@
  * not be. */
 #include "support/peer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -301,6 +302,60 @@ static void closed_handles(void **state)
 	assert_status(weft_peer_info(pair.here.engine, 0, &(struct weft_peer_info){ 0 }), -ENOENT);
 }
 
+/* What the last call left in the log; such lines come on the thread that called. */
+static _Thread_local char logged[200];
+
+static void keep_line(void *context, enum weft_log_level level, const char *text)
+{
+	snprintf(logged, sizeof(logged), "%s", text);
+}
+
+static void assert_named(int error, const char *what)
+{
+	char expected[40];
+
+	snprintf(expected, sizeof(expected), "no %s of this engine", what);
+	assert_status(error, -ENOENT);
+	assert_non_null(strstr(logged, expected));
+	assert_non_null(strstr(logged, "0x4711000000"));
+	logged[0] = '\0';
+}
+
+/* Whatever the call, the log says which handle it was. */
+static void stale_is_named(void **state)
+{
+	const uint64_t stale = UINT64_C(0x4711000000);
+	struct weft_config config = side_config();
+	struct blob *address = &pair.there.address, *descriptor = &pair.descriptor;
+	struct weft_path_info path;
+	struct weft_peer_info info;
+	struct side side;
+	uint8_t blob[BLOB];
+	size_t bytes = BLOB;
+	weft_remote remote;
+
+	for (int manual = 0; manual < 2; manual++) {
+		config.log = keep_line;
+		config.flags = manual ? WEFT_MANUAL_PROGRESS : 0;
+		assert_status(side_open(&side, &config), 0);
+		assert_named(weft_region_close(side.engine, stale), "region");
+		assert_named(weft_region_export(side.engine, stale, blob, &bytes), "region");
+		assert_named(weft_region_revoke(side.engine, stale), "region");
+		assert_named(weft_remote_close(side.engine, stale), "remote");
+		assert_named(
+		    weft_remote_import(side.engine, stale, descriptor->data, descriptor->bytes, &remote),
+		    "peer");
+		assert_named(weft_peer_remove(side.engine, stale), "peer");
+		assert_named(weft_peer_replace(side.engine, stale, address->data, address->bytes), "peer");
+		assert_named(weft_peer_info(side.engine, stale, &info), "peer");
+		assert_named(weft_path_info(side.engine, stale, 0, 0, &path), "peer");
+		assert_named(weft_send(side.engine, stale, 0, NULL, 0, NULL, NULL), "peer");
+		assert_named(weft_cancel(side.engine, stale), "transfer");
+		assert_named(weft_cancel_peer(side.engine, stale), "peer");
+		assert_status(side_close(&side), 0);
+	}
+}
+
 /* A region taken back: those who imported it learn of it, and nothing of theirs lands afterwards. */
 static void revoked(void **state)
 {
@@ -469,8 +524,8 @@ static int run(void)
 		cmocka_unit_test(foreign_blobs),   cmocka_unit_test(other_provider),
 		cmocka_unit_test(room_for_blobs),  cmocka_unit_test(outside),
 		cmocka_unit_test(pages_outside),   cmocka_unit_test(long_lists_outside),
-		cmocka_unit_test(rights),
-		cmocka_unit_test(closed_handles),  cmocka_unit_test(revoked),
+		cmocka_unit_test(rights),	   cmocka_unit_test(closed_handles),
+		cmocka_unit_test(stale_is_named),  cmocka_unit_test(revoked),
 		cmocka_unit_test(in_use),	   cmocka_unit_test(null_engine),
 		cmocka_unit_test(null_arguments),  cmocka_unit_test(foreign_queue),
 	};

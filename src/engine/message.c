@@ -107,7 +107,7 @@ WF_HOT static int send_at_once(struct weft_engine *engine, const struct wf_outgo
 	int error;
 
 	if (!peer)
-		return -ENOENT;
+		return wf_request_no_such(engine, "peer", outgoing->peer);
 	if (atomic_load_explicit(&peer->state, memory_order_relaxed) == WF_PEER_DOWN)
 		return -EHOSTDOWN;
 	transfer = reserve(engine, outgoing->kind);

@@ -34,8 +34,7 @@ int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool 
 	return 0;
 }
 
-/* The code is the same for all; the log says what it was. */
-static int no_such(struct weft_engine *engine, const char *what, uint64_t handle)
+int wf_request_no_such(struct weft_engine *engine, const char *what, uint64_t handle)
 {
 	wf_log(&engine->log, WEFT_LOG_INFO, "refused: no %s of this engine has the handle %#llx (any more)", what,
 	       (unsigned long long)handle);
@@ -47,7 +46,7 @@ int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer
 	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
 
 	if (!peer)
-		return no_such(engine, "peer", handle);
+		return wf_request_no_such(engine, "peer", handle);
 	if (wf_peer_is_down(peer)) {
 		wf_handle_put(&engine->peers, handle);
 		return -EHOSTDOWN;
@@ -63,9 +62,9 @@ int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_reg
 	*slice = (struct wf_slice){ .region = wf_handle_get(&engine->regions, region),
 				    .remote = wf_handle_get(&engine->remotes, remote) };
 	if (!slice->region)
-		return no_such(engine, "region", region);
+		return wf_request_no_such(engine, "region", region);
 	if (!slice->remote)
-		return no_such(engine, "remote", remote);
+		return wf_request_no_such(engine, "remote", remote);
 	atomic_thread_fence(memory_order_seq_cst); /* our reference before the look: begin_change() in region.c */
 	if (atomic_load(&slice->region->changing))
 		return -EBUSY;

@@ -14,6 +14,8 @@ static inline bool wf_inside(uint64_t offset, uint64_t bytes, uint64_t limit)
 	return bytes <= limit && offset <= limit - bytes;
 }
 
+/* -ENOENT: the code is the same for all, the log says which handle it was. */
+int wf_request_no_such(struct weft_engine *engine, const char *what, uint64_t handle);
 int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool data);
 /* The peer, referenced, when it can be submitted to. */
 int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer **ret_peer);
