@@ -72,10 +72,15 @@ static bool find_provider(char *dir, size_t bytes)
 static int check_control(const char *path, char *error, size_t error_bytes)
 {
 	struct sim_control *control;
+	char copy[PATH_MAX];
 	int rc = *path ? sim_control_view(path, &control) : -ENOENT;
 
-	if (rc == -ENOENT)
+	/* One that is not there yet is made, where that can be. */
+	snprintf(copy, sizeof copy, "%s", path);
+	if (rc == -ENOENT && (!*path || !access(dirname(copy), W_OK | X_OK)))
 		return 0;
+	if (rc == -ENOENT)
+		rc = -errno;
 	if (rc)
 		snprintf(error, error_bytes, "%s: %s", path,
 			 rc == -EINVAL ? "not a control file" : strerror(-rc));
@@ -113,4 +118,15 @@ int wf_sim_setup(const char *spec, char *error, size_t error_bytes)
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+const char *wf_sim_provider(void)
+{
+	const char *text = getenv("SIMFAB");
+	struct sim_spec spec;
+	char error[256];
+
+	if (!text || sim_spec_parse(text, &spec, error, sizeof error) || !spec.as_efa)
+		return "simfab";
+	return spec.personality == SIM_EFA_DIRECT ? "efa-direct" : "efa";
 }

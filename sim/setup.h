@@ -11,4 +11,8 @@
  * and where the machine has one, WEFT_TOPOLOGY_XML. 0, or a negative errno with a sentence in `error`. */
 int wf_sim_setup(const char *spec, char *error, size_t error_bytes);
 
+/* What the simulated NICs of the environment's specification are called as a provider: "simfab"; with as=efa
+ * "efa" or "efa-direct". */
+const char *wf_sim_provider(void);
+
 #endif

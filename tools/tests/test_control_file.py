@@ -46,6 +46,14 @@ class NotOurs(command.Case):
                 self.assertEqual(getattr(before, name), getattr(after, name), (words, name))
         self.assertEqual([name for name in os.listdir(self.folder) if "." in name], [])
 
+    def test_no_folder(self):
+        """One that cannot be made is refused in one line, which says why."""
+        path = self.path("nosuch/faults")
+        for command in ("bench", "info"):
+            run = weft(command, "--sim", f"p5,nics=1,control={path}")
+            self.assertEqual(run.returncode, 2)
+            self.assertEqual(run.stderr, f"weft {command}: --sim p5,nics=1,control={path}: {path}: No such file or directory\n")
+
     def write(self, name, contents):
         path = self.path(name)
         with open(path, "wb") as file:

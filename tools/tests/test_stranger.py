@@ -131,5 +131,25 @@ class Groups(command.Case):
         self.assertNotIn("the topology has", weft("info", "--sim", "p5", "--peers", "0", "--workers", "8").stdout)
 
 
+class Efa(command.Case):
+    """Simulated NICs that call themselves efa."""
+
+    def setUp(self):
+        if "--sim" not in weft("help", "bench").stdout:
+            self.skipTest("built without the simulator")
+
+    def test_provider_follows(self):
+        for spec, provider in (("p5,nics=2,as=efa", "efa"), ("p5,nics=2,as=efa,personality=efa-direct", "efa-direct"),
+                               ("p5,nics=2", "simfab")):
+            result = self.result("--sim", spec, *SHORT)
+            self.assertEqual((result["provider"], result["simulated"], result["verified"]), (provider, True, True))
+
+    def test_info(self):
+        lines = weft("info", "--sim", "p5,nics=1,as=efa", "--peers", "0").stdout.splitlines()
+        used = {line.split()[0]: line for line in lines if line.startswith("  efa")}
+        self.assertTrue(used["efa"].endswith("by default, simulated"), used)
+        self.assertTrue(used["efa-direct"].endswith("when named, simulated"), used)
+
+
 if __name__ == "__main__":
     command.main(__doc__)

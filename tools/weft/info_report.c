@@ -30,6 +30,17 @@ static int wider(int width, const char *text)
 	return length > width ? length : width;
 }
 
+/* Of EFA's two fabrics the first is taken. */
+static bool has_better(const struct info *info, const struct info_nic *nic)
+{
+	bool better = false;
+
+	for (uint32_t i = 0; i < info->nics && strcmp(nic->provider, "efa-direct") == 0; i++)
+		better |=
+		    strcmp(info->nic[i].provider, "efa") == 0 && strcmp(info->nic[i].name, nic->name) == 0;
+	return better;
+}
+
 static void print_nics(const struct info *info)
 {
 	char link[32];
@@ -47,8 +58,8 @@ static void print_nics(const struct info *info)
 		const struct info_nic *nic = &info->nic[i];
 		printf("  %-12s  %-*s  %-*s  %10s  %-12s  %s%s\n", nic->provider, name, nic->name, address,
 		       or_dash(nic->address), link_text(nic->link_bps, link, sizeof link), or_dash(nic->pci),
-		       nic->usable ? "by default" : "when named",
-		       strcmp(nic->provider, CMD_SIMULATED) == 0 ? ", simulated" : "");
+		       nic->usable && !has_better(info, nic) ? "by default" : "when named",
+		       cmd_transport_is_simulated(nic->provider) ? ", simulated" : "");
 	}
 }
 

@@ -113,7 +113,7 @@ static int keep_nic(void *context, const struct weft_nic *nic)
 	if (!kept->name)
 		return -ENOMEM;
 	kept->has_pci = nic->pci && !wf_topo_pci_parse(nic->pci, &kept->pci);
-	list->simulated |= strcmp(nic->provider, CMD_SIMULATED) == 0;
+	list->simulated |= cmd_transport_is_simulated(nic->provider);
 	list->ranks[list->count] = rank_of(nic->provider);
 	if (!list->count || list->ranks[list->count] < list->best)
 		list->best = list->ranks[list->count];

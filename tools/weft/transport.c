@@ -2,6 +2,9 @@
 #include "transport.h"
 #include "options.h"
 #include "suggest.h"
+#ifdef HAVE_SIM
+#include "../../sim/setup.h"
+#endif
 
 #include <errno.h>
 #include <stdio.h>
@@ -44,6 +47,21 @@ static bool is_a(const char *provider, const char *kind)
 	return strncmp(provider, kind, strlen(kind)) == 0;
 }
 
+/* The name of the simulator's provider: as=efa gives it another. */
+static const char *simulated(void)
+{
+#ifdef HAVE_SIM
+	return wf_sim_provider();
+#else
+	return "simfab";
+#endif
+}
+
+bool cmd_transport_is_simulated(const char *provider)
+{
+	return is_a(provider, simulated());
+}
+
 static int look(void *context, const struct weft_nic *nic)
 {
 	struct found *found = context;
@@ -78,7 +96,7 @@ static void choose_provider(const struct cmd_transport_options *options, struct 
 		provider = options->provider;
 		why = "asked for with --provider";
 	} else if (options->simulated) {
-		provider = CMD_SIMULATED; /* or a host's real NICs would be the better ones */
+		provider = simulated(); /* or a host's real NICs would be the better ones */
 		why = "simulated NICs, asked for with --sim";
 	} else if (transport->rails[0]) {
 		why = "the best for the rails named";

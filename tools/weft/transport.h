@@ -12,8 +12,6 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define CMD_SIMULATED "simfab" /* the simulator's provider */
-
 enum { CMD_RAILS_MAX = 64, CMD_RAILS_TEXT = 2048, CMD_PROVIDER_TEXT = 32 };
 
 struct cmd_transport_options {
@@ -60,6 +58,8 @@ struct cmd_transport {
 	char why[160];	    /* "shared memory: no RDMA NIC here" */
 };
 
+/* Whether NICs of this provider are the simulator's. */
+bool cmd_transport_is_simulated(const char *provider);
 /* 0, or -EINVAL with a sentence in why. Looks only at the options; choosing looks at the host too. */
 int cmd_transport_check(const struct cmd_transport_options *options, char *why, size_t room);
 int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
