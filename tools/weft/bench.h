@@ -67,7 +67,7 @@ struct bench_options {
 	uint64_t clients;      /* processes of this side, each with an engine */
 	uint64_t party_fd,
 	    party; /* what weft itself passes to them: a connection, and a number that they share */
-	bool is_client;
+	bool is_client; /* prints neither progress nor result */
 	struct cmd_control *leader; /* of a client: says when to begin and takes the summary; NULL: none */
 	const char *sizes_text;
 	struct bench_sizes sizes; /* none: one run */

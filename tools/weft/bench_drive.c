@@ -439,6 +439,7 @@ void bench_drive(const struct bench_options *options, struct bench_summary *ret_
 	ret_summary->options = options;
 	ret_summary->began = time(NULL);
 	drive.load.params = &drive.params;
+	drive.load.quiet = options->quiet;
 	drive.control = malloc(sizeof *drive.control);
 	if (!drive.control) {
 		bench_driver_fail(&drive, -ENOMEM, "out of memory");
@@ -446,7 +447,8 @@ void bench_drive(const struct bench_options *options, struct bench_summary *ret_
 	}
 	drive.control->fd = -1;
 	drive.load.control = drive.control;
-	bench_progress_open(&drive.load.progress, !options->quiet && options->format == BENCH_TABLE,
+	bench_progress_open(&drive.load.progress,
+			    !options->quiet && !options->is_client && options->format == BENCH_TABLE,
 			    bench_op_counted(options->params.op));
 	bench_progress_say(&drive.load.progress, "preparing");
 	int rc = run(&drive);
@@ -489,6 +491,7 @@ int bench_drive_back(struct cmd_control *control, const struct bench_options *ow
 	summary.options = &options;
 	drive.load.params = &drive.params;
 	drive.load.control = control;
+	drive.load.quiet = own->quiet;
 	drive.same_host = cmd_net_same_host(control->fd);
 	snprintf(summary.weft, sizeof summary.weft, "%s", weft_version());
 	if (gethostname(summary.host, sizeof summary.host - 1) < 0)

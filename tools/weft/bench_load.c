@@ -352,7 +352,7 @@ int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns)
 		look_around(load, now);
 		if (!load->peer_up && weft_peer_info(load->engine, load->peer, &info) == 0 && info.up)
 			load->peer_up = true;
-		if (!load->peer_up && !load->broken && !said && now - start > SILENCE_NS) {
+		if (!load->peer_up && !load->broken && !said && !load->quiet && now - start > SILENCE_NS) {
 			say_it_waits(load);
 			said = true;
 		}

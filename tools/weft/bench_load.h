@@ -45,7 +45,9 @@ struct bench_load {
 	bool stopping, broken, peer_up;
 	bool asked; /* by the peer, to stop */
 	bool lost;  /* the peer does not answer over any rail */
-	bool deaf; /* no end will ever arrive */
+	bool unreached; /* and its ports were asked why */
+	bool quiet;	/* does not say that it waits */
+	bool deaf;	/* no end will ever arrive */
 	char error[800];
 };
 

@@ -56,7 +56,7 @@ static int say_hello(struct bench_driver *drive)
 	cmd_pack_text(&pack, weft_version());
 	cmd_pack_u64(&pack, drive->options->party);
 	int rc = cmd_control_send(control, CMD_FRAME_HELLO, payload, pack.used, BENCH_ANSWER_NS);
-	if (rc == 0 && !cmd_control_wait(control, SILENCE_NS))
+	if (rc == 0 && !drive->options->quiet && !cmd_control_wait(control, SILENCE_NS))
 		say_it_waits(drive);
 	if (rc == 0)
 		rc = cmd_control_expect(control, CMD_FRAME_HELLO, BENCH_ANSWER_NS);
@@ -107,9 +107,9 @@ int bench_meet_find(struct bench_driver *drive)
 			    "%s is serving another benchmark: try again when that has ended, or start "
 			    "another 'weft bench --listen PORT' there",
 			    options->host);
-		if (!said && waited_ns > SILENCE_NS)
+		if (!said && !options->quiet && waited_ns > SILENCE_NS)
 			bench_progress_clear(&drive->load.progress);
-		if (!said && waited_ns > SILENCE_NS)
+		if (!said && !options->quiet && waited_ns > SILENCE_NS)
 			fprintf(stderr, "weft bench: waiting: %s is serving another benchmark\n",
 				options->host);
 		said |= waited_ns > SILENCE_NS;
@@ -120,7 +120,8 @@ int bench_meet_find(struct bench_driver *drive)
 
 int bench_meet_start(struct bench_driver *drive)
 {
-	static const char *const words[] = { "weft", "bench", "--peer-fd", NULL };
+	const char *words[] = { "weft", "bench", drive->options->quiet ? "--quiet" : "--peer-fd",
+				drive->options->quiet ? "--peer-fd" : NULL, NULL };
 	int fd, rc = cmd_spawn(words, &drive->child, &fd);
 	if (rc < 0)
 		return bench_driver_fail(drive, rc, "the peer process could not be started: %s",

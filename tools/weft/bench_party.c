@@ -58,7 +58,9 @@ static int start_client(struct party *party, enum bench_direction direction, uin
 	snprintf(region, sizeof region, "%" PRIu64, options->params.slots * options->params.slot_bytes);
 	for (int i = 0; i < options->argc && count < CMD_SPAWN_WORDS - 10; i++)
 		words[count++] = options->argv[i];
-	words[count++] = "--quiet";
+	/* What one of them waits for is said by the first; the others wait for the same. */
+	if (party->count)
+		words[count++] = "--quiet";
 	words[count++] = "--direction";
 	words[count++] = bench_direction_names[direction];
 	words[count++] = "--clients";
