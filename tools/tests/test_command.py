@@ -300,7 +300,11 @@ class Usage(Case):
         with socket.create_connection(("127.0.0.1", int(port))) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\nHost: weft\r\n\r\n")
             out, err = self.ended(process, 1)
-        self.assertIn("not weft bench", err)
+        self.assertIn("that is no weft", err)
+        process, port = listen()
+        with socket.create_connection(("127.0.0.1", int(port))) as stranger:
+            stranger.sendall(b"hi\n")
+        self.assertIn("that is no weft", self.ended(process, 1)[1])
         with socket.socket() as server:
             server.bind(("127.0.0.1", 0))
             server.listen()

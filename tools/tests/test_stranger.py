@@ -51,6 +51,24 @@ class Words(command.Case):
         for words in (["--duration", "1s"], ["--op", "read"], ["--size", "1M"], ["--ops", "3"], ["--no-verify"]):
             self.assertIn("HOST", self.wrong("bench", "--listen", "0", *words), words)
 
+    def test_listener_on_loopback(self):
+        """What it says to run can work."""
+        process = start("bench", "--listen", "127.0.0.1:0")
+        port = re.search(r"on this host run: weft bench 127\.0\.0\.1:(\d+)$", process.stdout.readline())
+        self.assertTrue(port)
+        process.send_signal(signal.SIGINT)
+        self.ended(process, 0)
+
+    def test_waits_once(self):
+        """Several clients wait for one listener: that is said once, and not at all with --quiet."""
+        with socket.socket() as dumb:
+            dumb.bind(("127.0.0.1", 0))
+            dumb.listen()
+            for words, lines in (([], 1), (["--quiet"], 0)):
+                run = weft("bench", f"127.0.0.1:{dumb.getsockname()[1]}", "--clients", "3", *words)
+                self.assertEqual(run.returncode, 1)
+                self.assertEqual(run.stderr.count("waiting:"), lines, run.stderr)
+
     def test_topo(self):
         if "  topo " not in weft("--help").stdout:
             self.skipTest("built without topo")
@@ -95,6 +113,20 @@ class Ipv6(command.Case):
         self.served(process, f"[::1]:{port}")
         self.served(process, f"127.0.0.1:{port}")
         self.stop(process)
+
+    def test_port_without_brackets(self):
+        """The last group was meant as a port: what to write instead is said. What cannot be one is not suspected."""
+        for words in (["::1:7471"], ["--listen", "::1:7471"]):
+            run = weft("bench", *words)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("[::1]:7471", run.stderr)
+        self.assertIn("[fe80::1%lo]:7471", weft("bench", "fe80::1%lo:7471").stderr)
+        for host in ("::1:ff", "2001:db8::7", "[::1:7471]"):
+            self.assertNotIn("brackets", weft("bench", "--listen", host).stderr)
+
+    def test_link_local(self):
+        for words in (["fe80::1"], ["--listen", "[fe80::1]:0"]):
+            self.assertIn("fe80::1%DEVICE", weft("bench", *words).stderr)
 
     def test_errors_have_brackets(self):
         with socket.socket(socket.AF_INET6) as taken:

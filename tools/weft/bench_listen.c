@@ -196,8 +196,12 @@ int bench_listen(const struct bench_options *options)
 	}
 	bench_signals_catch();
 	cmd_net_name(listener.fd, false, text, sizeof text);
-	printf("listening on %s%s; on the other host run: weft bench HOST:%s\n", text,
-	       strncmp(text, "[::]", 4) == 0 ? " (every address, IPv4 too)" : "", strrchr(text, ':') + 1);
+	if (strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]", 5) == 0)
+		printf("listening on %s; on this host run: weft bench %s\n", text, text);
+	else
+		printf("listening on %s%s; on the other host run: weft bench HOST:%s\n", text,
+		       strncmp(text, "[::]", 4) == 0 ? " (every address, IPv4 too)" : "",
+		       strrchr(text, ':') + 1);
 	fflush(stdout);
 	rc = serve(&listener);
 	close(listener.fd);

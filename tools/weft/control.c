@@ -160,18 +160,33 @@ static int take_error(struct cmd_control *control)
 	return fail(control, -(int)error, "the peer says: %s", text);
 }
 
+/* Whether what came, be it less than a header, is something else's. */
+static bool is_strange(const uint8_t *header)
+{
+	uint8_t ours[4];
+	struct cmd_pack pack;
+	bool strange = false;
+
+	cmd_pack_start(&pack, ours, sizeof ours);
+	cmd_pack_u32(&pack, MAGIC);
+	for (size_t i = 0; i < sizeof ours; i++)
+		strange |= header[i] && header[i] != ours[i];
+	return strange;
+}
+
 int cmd_control_receive(struct cmd_control *control, uint64_t timeout_ns)
 {
-	uint8_t header[CMD_CONTROL_HEADER];
+	uint8_t header[CMD_CONTROL_HEADER] = { 0 };
 	uint64_t deadline = cmd_now_ns() + timeout_ns;
 	struct cmd_unpack unpack;
 	int rc = read_all(control, header, sizeof header, deadline);
 
-	if (rc < 0)
+	if (rc < 0 && !is_strange(header))
 		return rc;
 	cmd_unpack_start(&unpack, header, sizeof header);
 	if (cmd_unpack_u32(&unpack) != MAGIC)
-		return fail(control, -EPROTO, "what answers on the control connection is not weft bench");
+		return fail(control, -EPROTO,
+			    "that is no weft: what came over the control connection is not weft bench's");
 	uint32_t version = cmd_unpack_u32(&unpack);
 	if (version != CMD_CONTROL_VERSION)
 		return fail(

@@ -3,6 +3,7 @@
 #include "control.h"
 #include "options.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -44,7 +45,8 @@ int cmd_net_parse(const char *text, bool bare_port, struct cmd_net_address *ret_
 		end = host + strcspn(host, ":");
 		rest = end;
 		/* Two colons without brackets: an IPv6 address, whose port could not be told from its end. */
-		if (*rest && strchr(rest + 1, ':'))
+		address.bare = *rest && strchr(rest + 1, ':');
+		if (address.bare)
 			end = rest = host + strlen(host);
 	}
 	size_t length = (size_t)(end - host);
@@ -57,6 +59,32 @@ int cmd_net_parse(const char *text, bool bare_port, struct cmd_net_address *ret_
 	return rc;
 }
 
+static bool is_v6(const char *text, size_t length, struct in6_addr *ret_address)
+{
+	char copy[64];
+
+	snprintf(copy, sizeof copy, "%.*s", (int)length, text);
+	return length < sizeof copy && inet_pton(AF_INET6, copy, ret_address) == 1;
+}
+
+/* What may be wrong with an IPv6 address that leads nowhere: its last group was meant as a port, or it is one
+ * of a link and does not say which. */
+static void add_hint(const struct cmd_net_address *address, char *why, size_t room)
+{
+	const char *host = address->host, *last = strrchr(host, ':');
+	size_t used = strlen(why), scope = strcspn(host, "%");
+	struct in6_addr in6;
+	uint64_t port;
+
+	if (address->bare && cmd_parse_number(last + 1, &port) == 0 && port >= 1024 && port <= 65535 &&
+	    is_v6(host, scope < (size_t)(last - host) ? scope : (size_t)(last - host), &in6))
+		snprintf(why + used, room - used, "; a port goes after brackets: [%.*s]:%s",
+			 (int)(last - host), host, last + 1);
+	else if (!host[scope] && is_v6(host, scope, &in6) && IN6_IS_ADDR_LINKLOCAL(&in6))
+		snprintf(why + used, room - used,
+			 "; a link-local address takes its device: %s%%DEVICE ('ip link' lists them)", host);
+}
+
 static int resolve(const struct cmd_net_address *address, int flags, struct addrinfo **ret_found, char *why,
 		   size_t room)
 {
@@ -66,6 +94,7 @@ static int resolve(const struct cmd_net_address *address, int flags, struct addr
 		return 0;
 	snprintf(why, room, "'%s' is no address known here: %s", address->host,
 		 rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc));
+	add_hint(address, why, room);
 	return -ENOENT;
 }
 
@@ -135,6 +164,7 @@ int cmd_net_listen(const struct cmd_net_address *given, char *why, size_t room)
 	else
 		snprintf(why, room, "cannot listen on %s%s%s:%s: %s", open_bracket(address.host),
 			 address.host, close_bracket(address.host), address.port, strerror(-rc));
+	add_hint(&address, why, room);
 	return rc;
 }
 
@@ -201,6 +231,7 @@ int cmd_net_connect(const struct cmd_net_address *address, uint64_t timeout_ns, 
 	struct addrinfo *found;
 	uint64_t deadline = cmd_now_ns() + timeout_ns;
 	int fd = -ENOENT, rc = resolve(address, 0, &found, why, room);
+	size_t used;
 
 	if (rc < 0)
 		return rc;
@@ -218,6 +249,10 @@ int cmd_net_connect(const struct cmd_net_address *address, uint64_t timeout_ns, 
 	else
 		snprintf(why, room, "cannot reach %s%s%s:%s: %s", open_bracket(address->host), address->host,
 			 close_bracket(address->host), address->port, strerror(-fd));
+	add_hint(address, why, room);
+	if (fd == -ETIMEDOUT && (used = strlen(why)) < room)
+		snprintf(why + used, room - used,
+			 "; a firewall may drop it: port %s must be let through there", address->port);
 	return fd;
 }
 

@@ -12,6 +12,7 @@
 struct cmd_net_address {
 	char host[256]; /* "" when none was given */
 	char port[6];
+	bool bare; /* an IPv6 address without brackets */
 };
 /* "host", "host:port", "[v6]:port", "[v6]"; ":port" and, when bare_port, "port". 0, -EINVAL, or -ERANGE for a
  * port that cannot be. */
