@@ -21,6 +21,14 @@ ip rule add pref 10 ipproto tcp sport {BLOCKED} blackhole
 ip rule add pref 100 lookup local
 ip rule del pref 0
 """
+CONTROL = """
+"$1" bench --listen 127.0.0.1:20001 --once >/dev/null 2>&1 & listener=$!
+sleep 1
+status=0
+"$1" bench 127.0.0.1:20001 || status=$?
+kill $listener
+exit $status
+"""
 BENCH = """
 "$1" bench --listen 127.0.0.1:7471 --ports "$2" --once --quiet >listener.out 2>&1 &
 listener=$!
@@ -78,6 +86,27 @@ class Firewall(command.Case):
         self.assertIn("firewall", last)
         self.assertIn("--ports", last)
         self.assertNotIn("add or replace", last)
+
+    def test_blocked_here(self):
+        """The other way: who cannot reach whose addresses is told apart."""
+        run = self.bench("20101-20110", "--ports", BLOCKED)
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertRegex(run.stderr.splitlines()[-1], r"though 127\.0\.0\.1:201\d\d takes connections; can the peer reach "
+                                                      r"127\.0\.0\.1:20\d\d\d of this side\?")
+
+    def test_blocked_in(self):
+        """The peer drives and finds our ports silent: it says so of this side."""
+        run = self.bench("20101-20110", "--ports", BLOCKED, "--direction", "in", "--quiet")
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertRegex(run.stderr.splitlines()[-1], r"the peer says: it could open no data connection to this side: "
+                                                      r"127\.0\.0\.1:20\d\d\d of this side does not answer")
+        self.assertNotIn("waiting:", run.stderr)
+
+    def test_control_blocked(self):
+        run = subprocess.run([*NAMESPACE, "sh", "-c", FIREWALL + CONTROL, "sh", command.WEFT], capture_output=True, text=True,
+                             timeout=LIMIT)
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stderr, "cannot reach 127.0.0.1:20001: .*firewall.* port 20001 ")
 
     def test_let_through(self):
         run = self.bench("20101-20110", *SHORT)

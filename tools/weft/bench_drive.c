@@ -479,6 +479,7 @@ int bench_drive_back(struct cmd_control *control, const struct bench_options *ow
 	struct bench_driver drive = {
 		.options = &options, .params = *params, .summary = &summary, .control = control
 	};
+	char for_them[sizeof summary.error] = "";
 
 	memset(&summary, 0, sizeof summary);
 	options = *own;
@@ -505,8 +506,10 @@ int bench_drive_back(struct cmd_control *control, const struct bench_options *ow
 		bench_signals_ignore();
 	if (rc == 0)
 		rc = load_and_verify(&drive);
+	if (rc < 0 && drive.load.unreached)
+		bench_reach_say(&drive.load.theirs, &drive.load.ours, true, for_them, sizeof for_them);
 	if (rc < 0 && !summary.have_result)
-		cmd_control_send_error(control, rc, summary.error);
+		cmd_control_send_error(control, rc, for_them[0] ? for_them : summary.error);
 	else
 		bench_summary_send(&summary, control, BENCH_ANSWER_NS);
 	snprintf(why, room, "%s",

@@ -365,9 +365,12 @@ int bench_load_wait_peer(struct bench_load *load, uint64_t limit_ns)
 			      (int)(limit_ns / WEFT_SECOND));
 		}
 	}
-	if (load->lost && load->theirs.count && !cmd_control_pending(load->control))
+	load->unreached = load->lost && load->theirs.count && !cmd_control_pending(load->control);
+	if (load->unreached) {
 		/* The engine says that nobody answered; the ports themselves say where. */
-		bench_reach_explain(&load->theirs, &load->ours, PROBE_NS, load->error, sizeof load->error);
+		bench_reach_look(&load->theirs, PROBE_NS);
+		bench_reach_say(&load->theirs, &load->ours, false, load->error, sizeof load->error);
+	}
 	return load->broken ? -EHOSTUNREACH : 0;
 }
 

@@ -92,7 +92,7 @@ static void begin(struct bench_place *place, struct pollfd *waiting)
 		place->error = errno;
 }
 
-static void look(struct bench_reach *reach, uint64_t limit_ns)
+void bench_reach_look(struct bench_reach *reach, uint64_t limit_ns)
 {
 	struct pollfd waiting[BENCH_REACH_MAX];
 	uint64_t deadline = cmd_now_ns() + limit_ns, now;
@@ -122,35 +122,38 @@ static void look(struct bench_reach *reach, uint64_t limit_ns)
 	}
 }
 
-void bench_reach_explain(struct bench_reach *reach, const struct bench_reach *ours, uint64_t limit_ns,
-			 char *text, size_t room)
+/* For a reader on the peer's side these are the places of "this side", and we are "it". */
+void bench_reach_say(const struct bench_reach *reach, const struct bench_reach *ours, bool to_peer,
+		     char *text, size_t room)
 {
-	char names[400];
+	const char *whose = to_peer ? " of this side" : "";
+	char names[400], own[400];
 	size_t used;
 	uint32_t dumb, refused, good;
 
-	look(reach, limit_ns);
-	used = (size_t)snprintf(text, room, "no data connection to the peer could be opened");
+	used = (size_t)snprintf(text, room, "%s",
+				to_peer ? "it could open no data connection to this side"
+					: "no data connection to the peer could be opened");
 	dumb = list(reach, ETIMEDOUT, names, sizeof names);
 	if (dumb)
-		used += (size_t)snprintf(text + used, room - used, ": %s %s not answer", names,
+		used += (size_t)snprintf(text + used, room - used, ": %s%s %s not answer", names, whose,
 					 dumb > 1 ? "do" : "does");
 	refused = list(reach, ECONNREFUSED, names, sizeof names);
 	if (refused && used < room)
-		used +=
-		    (size_t)snprintf(text + used, room - used, "%s%s refused it", dumb ? ", " : ": ", names);
+		used += (size_t)snprintf(text + used, room - used, "%s%s%s refused it", dumb ? ", " : ": ",
+					 names, whose);
 	good = list(reach, 0, names, sizeof names);
 	if (!dumb && !refused && good < reach->count && used < room)
-		used += (size_t)snprintf(text + used, room - used, ": no route leads to %s",
-					 bench_reach_list(reach, names, sizeof names));
+		used += (size_t)snprintf(text + used, room - used, ": no route leads to %s%s",
+					 bench_reach_list(reach, own, sizeof own), whose);
 	if (used >= room)
 		return;
 	if (good == reach->count)
 		snprintf(text + used, room - used,
-			 ", though %s %s connections; can the peer reach %s of this side? A firewall must "
-			 "let both "
-			 "ways through: --ports LOW-HIGH on each side names the ports",
-			 names, good > 1 ? "take" : "takes", bench_reach_list(ours, names, sizeof names));
+			 ", though %s%s %s connections; can %s reach %s of %s? A firewall must let both ways "
+			 "through: --ports LOW-HIGH on each side names the ports",
+			 names, whose, good > 1 ? "take" : "takes", to_peer ? "this side" : "the peer",
+			 bench_reach_list(ours, own, sizeof own), to_peer ? "the peer" : "this side");
 	else
 		snprintf(text + used, room - used,
 			 ". The control connection works, so a firewall may stand between: let these ports "

@@ -27,9 +27,11 @@ struct bench_reach {
 void bench_reach_read(struct bench_reach *reach, const void *blob, size_t bytes);
 /* "10.0.0.1:20000, 10.0.0.2:20000 and 6 more". Returns text. */
 char *bench_reach_list(const struct bench_reach *reach, char *text, size_t room);
-/* Connects to each and says what came of it, in one sentence; takes limit_ns at most. ours is what the peer
+/* Connects to each; takes limit_ns at most. */
+void bench_reach_look(struct bench_reach *reach, uint64_t limit_ns);
+/* What came of that, in one sentence for this side's user or, to_peer, for the peer's. ours is what the peer
  * connects to. */
-void bench_reach_explain(struct bench_reach *reach, const struct bench_reach *ours, uint64_t limit_ns,
-			 char *text, size_t room);
+void bench_reach_say(const struct bench_reach *reach, const struct bench_reach *ours, bool to_peer,
+		     char *text, size_t room);
 
 #endif
