@@ -99,6 +99,43 @@ class Directions(command.Case):
         self.assertRegex(run.stdout, r"(?m)^  4 in  ")
         self.assertRegex(run.stdout, r"(?m)^ +\d+\.\d+ out, \d+\.\d+ in$")
 
+    def table(self, *words):
+        run = weft("bench", "--quiet", *words, *self.ONE)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        return run.stdout
+
+    def test_both_table(self):
+        """How many rails this side has; who verified what; and of calls how many a second."""
+        out = self.table("--provider", "shm", "--direction", "both", "--op", "read")
+        self.assertIn("shm, 1 rail: ", out)
+        self.assertIn("at the side that read them", out)
+        out = self.table("--provider", "shm", "--direction", "both", "--op", "call")
+        self.assertRegex(out, r"(?m)^  client +calls/s +operations ")
+        self.assertNotRegex(out, r"(?m)^  [12] (out|in) +0\.00 ")
+
+    def test_in_table(self):
+        out = self.table("--provider", "tcp", "--direction", "in", "--op", "call")
+        self.assertRegex(out, r"every byte of \d+ messages, here, and of as many replies at the peer")
+        self.assertRegex(self.table("--provider", "tcp", "--direction", "in", "--op", "read"), "every byte of .*, at the peer")
+
+    def test_failed_clients(self):
+        """All that failed are named, and no row has figures that were not measured."""
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            run = weft("bench", f"127.0.0.1:{taken.getsockname()[1]}", "--clients", "3")
+        self.assertEqual(run.returncode, 1)
+        self.assertEqual(run.stdout, "")
+        self.assertIn("clients 1, 2 and 3: nobody listens at", run.stderr)
+
+    def test_one_client_killed(self):
+        process = command.start("bench", "--provider", "tcp", "--duration", "600s", "--region", "32M", "--clients", "2")
+        command.wait_for(lambda: self.measuring(process.pid, 2), "it does not begin")
+        os.kill(command.children(process.pid)[1], signal.SIGKILL)
+        process.send_signal(signal.SIGINT)
+        out, err = self.ended(process, 1)
+        self.assertIn("client 2: its process ended without a result", err)
+        self.assertNotIn("0 ns", out)
+
     def test_hosts(self):
         """A listener serves those that belong together at once, and ends after them with --once."""
         for words, count in ((["--direction", "both"], 2), (["--direction", "in"], 0), (["--clients", "3"], 3)):
@@ -183,6 +220,8 @@ class Sizes(command.Case):
         rows = list(csv.DictReader(run.stdout.splitlines()))
         self.assertEqual(set(rows[0]), CSV_KEYS)
         self.assertEqual([row["size"] for row in rows], ["64", "4096"])
+        self.assertEqual((rows[0]["host"], rows[0]["direction"], rows[0]["clients"]), (socket.gethostname()[:63], "out", "1"))
+        self.assertRegex(rows[0]["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         run = weft("bench", "--op", "write", "--sizes", "64K,1M", "--quiet", *self.SHORT)
         self.assertRegex(run.stdout, r"(?m)^ +64 KiB .*every byte$\n^ +1 MiB .*every byte$")
 

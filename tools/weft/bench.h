@@ -110,6 +110,7 @@ struct bench_rail {
 struct bench_client {
 	enum bench_direction direction;
 	uint64_t ops, bytes, ns, p50_ns, p99_ns;
+	bool failed;
 };
 
 /* Everything the report is made of. */
@@ -119,7 +120,9 @@ struct bench_summary {
 	time_t began;
 	char host[64], weft[32]; /* of the side that drove, where that was the peer */
 	char libfabric[16];
-	uint32_t rails, workers, groups;
+	uint32_t workers, groups;
+	uint32_t rails;		  /* listed below: of the side that drove, with both directions of both */
+	uint64_t own_rails;	  /* how many this side has */
 	struct bench_ready ready; /* what the peer said of itself */
 	struct bench_rail rail[BENCH_RAILS_MAX];
 	char note[BENCH_NOTES_MAX][200]; /* what rails could not reach, and the like */

@@ -72,6 +72,7 @@ static int open_engine(struct bench_driver *drive)
 	summary->workers = info.workers;
 	summary->groups = info.groups;
 	summary->rails = info.rails < BENCH_RAILS_MAX ? info.rails : BENCH_RAILS_MAX;
+	summary->own_rails = info.rails;
 	snprintf(drive->params.provider, sizeof drive->params.provider, "%s",
 		 drive->transport.provider[0] ? drive->transport.provider : info.provider);
 	snprintf(drive->params.rails, sizeof drive->params.rails, "%s",
@@ -367,7 +368,8 @@ static void swap_sides(struct bench_summary *summary)
 	snprintf(summary->ready.weft, sizeof summary->ready.weft, "%s", summary->weft);
 	snprintf(summary->ready.libfabric, sizeof summary->ready.libfabric, "%s", summary->libfabric);
 	summary->ready.workers = summary->workers;
-	summary->ready.rails = summary->rails;
+	summary->ready.rails = (uint32_t)summary->own_rails;
+	summary->own_rails = ours.rails;
 	snprintf(summary->libfabric, sizeof summary->libfabric, "%s", ours.libfabric);
 	summary->workers = ours.workers;
 	summary->cpu_ns = summary->peer_cpu_ns;

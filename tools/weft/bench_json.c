@@ -18,19 +18,31 @@ static void put_real(struct cmd_json *json, const char *name, double value, int 
 		cmd_json_null(json, name);
 }
 
+static char *time_text(const struct bench_summary *summary, char *text, size_t room)
+{
+	struct tm utc;
+
+	if (!gmtime_r(&summary->began, &utc) || !strftime(text, room, "%Y-%m-%dT%H:%M:%SZ", &utc))
+		text[0] = '\0';
+	return text;
+}
+
+static char *host_text(char *text, size_t room)
+{
+	text[room - 1] = '\0';
+	if (gethostname(text, room - 1) < 0)
+		text[0] = '\0';
+	return text;
+}
+
 /* Where, when and with what: a result that is found a year later explains itself. */
 static void put_origin(const struct bench_summary *summary, struct cmd_json *json)
 {
 	const struct bench_options *options = summary->options;
-	char text[64] = "";
-	struct tm utc;
+	char text[64];
 
-	if (gmtime_r(&summary->began, &utc))
-		strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-	cmd_json_text(json, "time", text);
-	if (gethostname(text, sizeof text - 1) < 0)
-		text[0] = '\0';
-	cmd_json_text(json, "host", text);
+	cmd_json_text(json, "time", time_text(summary, text, sizeof text));
+	cmd_json_text(json, "host", host_text(text, sizeof text));
 	cmd_json_text(json, "weft", weft_version());
 	cmd_json_text(json, "libfabric", summary->libfabric);
 	cmd_json_number(json, "workers", summary->workers);
@@ -110,7 +122,7 @@ void bench_json_put(const struct bench_summary *summary, struct cmd_json *json)
 
 	cmd_json_open(json, NULL, '{');
 	cmd_json_text(json, "provider", summary->provider);
-	cmd_json_number(json, "rails", summary->rails);
+	cmd_json_number(json, "rails", summary->own_rails);
 	cmd_json_text(json, "op", bench_op_names[params->op]);
 	cmd_json_number(json, "size", figures.size);
 	if (figures.paged)
@@ -151,16 +163,17 @@ void bench_csv_header(void)
 {
 	puts("provider,rails,op,size,page_size,depth,ops,bytes,seconds,gbps,line_gbps,utilization,mops,p50_"
 	     "us,p99_us,"
-	     "p99_9_us,max_us,cpu_s,verified,simulated,interrupted");
+	     "p99_9_us,max_us,cpu_s,verified,simulated,interrupted,time,host,direction,clients");
 }
 
 void bench_csv_line(const struct bench_summary *summary)
 {
 	const struct bench_params *params = &summary->options->params;
 	struct bench_figures figures = bench_figure(summary);
+	char time[64], host[64];
 
-	printf("%s,%u,%s,%" PRIu64 ",", summary->provider, summary->rails, bench_op_names[params->op],
-	       figures.size);
+	printf("%s,%" PRIu64 ",%s,%" PRIu64 ",", summary->provider, summary->own_rails,
+	       bench_op_names[params->op], figures.size);
 	if (figures.paged)
 		printf("%" PRIu64, params->slot_bytes);
 	printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6f,%.3f,", params->depth, summary->ops, summary->bytes,
@@ -174,8 +187,10 @@ void bench_csv_line(const struct bench_summary *summary)
 		printf("%.3f,", (double)cmd_histogram_quantile(&summary->latency,
 							       (const double[]){ 0.5, 0.99, 0.999, 1 }[i]) /
 				    1e3);
-	printf("%.3f,%s,%s,%s\n", figures.cpu_s, figures.checked ? (figures.verified ? "true" : "false") : "",
+	printf("%.3f,%s,%s,%s,", figures.cpu_s, figures.checked ? (figures.verified ? "true" : "false") : "",
 	       params->simulated ? "true" : "false", summary->interrupted ? "true" : "false");
+	printf("%s,%s,%s,%" PRIu64 "\n", time_text(summary, time, sizeof time), host_text(host, sizeof host),
+	       bench_direction_names[summary->options->direction], summary->options->clients);
 }
 
 int bench_histogram_write(const struct bench_summary *summary, const char *path)

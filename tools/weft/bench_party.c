@@ -105,37 +105,38 @@ static int start_all(struct party *party)
 }
 
 /* One frame of a client: that it is ready, or what came of it. */
-static int hear(struct party *party, uint32_t at, uint64_t timeout_ns)
+static void hear(struct party *party, uint32_t at, uint64_t timeout_ns)
 {
 	struct client *client = &party->client[at];
 	int rc = cmd_control_receive(client->control, timeout_ns);
 
 	if (rc == 0 && client->control->type == CMD_FRAME_READY) {
 		client->ready = true;
-		return 0;
+		return;
 	}
 	if (rc == 0 && client->control->type == CMD_FRAME_SUMMARY)
 		rc = bench_summary_unpack(client->control->buffer, client->control->bytes, client->summary);
 	else if (rc == 0)
 		rc = -EPROTO;
+	client->done = true; /* and the others go on */
 	if (rc == 0)
-		client->done = true;
-	else if (!party->error[0])
-		snprintf(party->error, sizeof party->error, "client %u: %s", at + 1, client->control->error);
-	return rc;
+		return;
+	memset(client->summary, 0, sizeof *client->summary);
+	snprintf(client->summary->error, sizeof client->summary->error, "%s",
+		 rc == -ECONNRESET ? "its process ended without a result"
+		 : rc == -EPROTO   ? "what it said makes no sense"
+				   : client->control->error);
 }
 
-static int begin(struct party *party)
+/* One that fails here says so or is found gone later, and the others measure. */
+static void begin(struct party *party)
 {
-	int rc = 0;
-
-	for (uint32_t i = 0; rc == 0 && i < party->count; i++)
-		rc = hear(party, i, READY_NS);
-	for (uint32_t i = 0; rc == 0 && i < party->count; i++) {
-		if (!party->client[i].done) /* one that failed before said so, and the others measure */
-			rc = cmd_control_send(party->client[i].control, CMD_FRAME_START, NULL, 0, BEGIN_NS);
+	for (uint32_t i = 0; i < party->count; i++)
+		hear(party, i, READY_NS);
+	for (uint32_t i = 0; i < party->count; i++) {
+		if (!party->client[i].done)
+			cmd_control_send(party->client[i].control, CMD_FRAME_START, NULL, 0, BEGIN_NS);
 	}
-	return rc;
 }
 
 /* A signal that reached this process alone is passed on, once. */
@@ -158,7 +159,7 @@ static int wait_all(struct party *party)
 			told = true;
 		}
 		if (cmd_control_wait(party->client[i].control, 100 * WEFT_MILLISECOND))
-			rc = hear(party, i, BEGIN_NS);
+			hear(party, i, BEGIN_NS);
 		else if (cmd_now_ns() - start > limit)
 			rc = -ETIMEDOUT;
 	}
@@ -188,11 +189,11 @@ static void add_rails(struct bench_summary *total, const struct client *client)
 	}
 }
 
-static void add_client(struct bench_summary *total, const struct client *client, uint32_t number)
+static void add_client(struct bench_summary *total, const struct client *client)
 {
 	const struct bench_summary *one = client->summary;
 
-	if (number == 0) {
+	if (!total->provider[0]) { /* one that failed may know nothing of it */
 		memcpy(total->provider, one->provider, sizeof total->provider);
 		memcpy(total->why, one->why, sizeof total->why);
 		memcpy(total->peer, one->peer, sizeof total->peer);
@@ -200,7 +201,7 @@ static void add_client(struct bench_summary *total, const struct client *client,
 		total->ready = one->ready;
 		total->workers = one->workers;
 		total->groups = one->groups;
-		total->have_result = true;
+		total->own_rails = one->own_rails;
 	}
 	add_rails(total, client);
 	total->ops += one->ops;
@@ -217,9 +218,41 @@ static void add_client(struct bench_summary *total, const struct client *client,
 	total->result.verdict.wrong += one->result.verdict.wrong;
 	total->interrupted = total->interrupted ? total->interrupted : one->interrupted;
 	cmd_histogram_merge(&total->latency, &one->latency);
-	if (one->error[0] && !total->error[0])
-		snprintf(total->error, sizeof total->error, "client %u (%s): %.900s", number + 1,
-			 bench_direction_names[client->direction], one->error);
+}
+
+/* All that failed, those of one reason together: "clients 1 and 3: nobody listens at ...; client 2: ...". */
+static void name_failed(struct bench_summary *total, const struct party *party)
+{
+	bool said[BENCH_CLIENTS_MAX * 2] = { false };
+	size_t used = 0, room = sizeof total->error;
+
+	for (uint32_t i = 0; i < party->count; i++) {
+		const char *error = party->client[i].summary->error;
+		uint32_t same = 0, left;
+
+		for (uint32_t j = i; error[0] && !said[i] && j < party->count; j++)
+			same += strcmp(party->client[j].summary->error, error) == 0;
+		left = same;
+		for (uint32_t j = i; left && used < room; j++) {
+			if (strcmp(party->client[j].summary->error, error) != 0)
+				continue;
+			used += (size_t)snprintf(total->error + used, room - used, "%s%s%u%s",
+						 left != same ? ""
+						 : used	      ? "; "
+							      : "",
+						 left < same ? (left == 1 ? " and " : ", ")
+						 : same > 1  ? "clients "
+							     : "client ",
+						 j + 1,
+						 total->options->direction != BENCH_BOTH  ? ""
+						 : party->client[j].direction == BENCH_IN ? " (in)"
+											  : " (out)");
+			said[j] = true;
+			left--;
+		}
+		if (same && used < room)
+			used += (size_t)snprintf(total->error + used, room - used, ": %.600s", error);
+	}
 }
 
 static struct bench_client *list_clients(const struct party *party)
@@ -233,6 +266,7 @@ static struct bench_client *list_clients(const struct party *party)
 						 .ops = one->ops,
 						 .bytes = one->bytes,
 						 .ns = one->ns,
+						 .failed = one->error[0],
 						 .p50_ns = cmd_histogram_quantile(&one->latency, 0.5),
 						 .p99_ns = cmd_histogram_quantile(&one->latency, 0.99) };
 	}
@@ -250,15 +284,18 @@ int bench_party(const struct bench_options *options)
 	cmd_histogram_reset(&total.latency);
 	bench_signals_catch();
 	int rc = start_all(&party);
-	if (rc == 0)
-		rc = begin(&party);
-	if (rc == 0)
+	if (rc == 0) {
+		begin(&party);
 		rc = wait_all(&party);
+	}
+	total.have_result = party.count;
 	for (uint32_t i = 0; i < party.count; i++) {
 		if (party.client[i].done)
-			add_client(&total, &party.client[i], i);
+			add_client(&total, &party.client[i]);
+		total.have_result &= party.client[i].done;
 		cmd_control_close(party.client[i].control);
 	}
+	name_failed(&total, &party);
 	for (uint32_t i = 0; i < party.count; i++)
 		cmd_reap(party.client[i].pid, true, why, sizeof why);
 	total.line_bps *= options->direction == BENCH_BOTH ? 2 : 1; /* a link carries as much each way */

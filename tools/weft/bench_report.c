@@ -129,27 +129,44 @@ static void print_rails(const struct bench_summary *summary, const struct bench_
 	putchar('\n');
 }
 
+static char *rate_text(double rate, const char *counted, char *text, size_t room)
+{
+	if (counted)
+		return cmd_format_count(rate, text, room);
+	snprintf(text, room, "%.2f", rate);
+	return text;
+}
+
 static void print_clients(const struct bench_summary *summary)
 {
+	const char *counted = bench_op_counted(summary->options->params.op);
 	double way[2] = { 0 };
-	char p50[32], p99[32];
+	char p50[32], p99[32], unit[32], rate[32], back[32];
 
 	if (!summary->client_count)
 		return;
-	printf("  %-16s %12s %12s %10s %10s\n", "client", "Gbit/s", "operations", "p50", "p99");
+	snprintf(unit, sizeof unit, "%s/s", counted ? counted : "Gbit");
+	printf("  %-16s %13s %12s %10s %10s\n", "client", unit, "operations", "p50", "p99");
 	for (uint32_t i = 0; i < summary->client_count; i++) {
 		const struct bench_client *client = &summary->clients[i];
-		double gbps = bench_per((double)client->bytes * 8, (double)client->ns);
+		double per_second = counted ? bench_per((double)client->ops * 1e9, (double)client->ns)
+					    : bench_per((double)client->bytes * 8, (double)client->ns);
 		char name[32];
 
-		way[client->direction == BENCH_IN] += gbps;
+		way[client->direction == BENCH_IN] += per_second;
 		snprintf(name, sizeof name, "%u %s", i + 1, bench_direction_names[client->direction]);
-		printf("  %-16s %12.2f %12" PRIu64 " %10s %10s\n", name, gbps, client->ops,
+		if (!client->ops) {
+			printf("  %-16s %13s\n", name, client->failed ? "failed" : "nothing");
+			continue;
+		}
+		printf("  %-16s %13s %12" PRIu64 " %10s %10s%s\n", name,
+		       rate_text(per_second, counted, rate, sizeof rate), client->ops,
 		       cmd_format_latency(client->p50_ns, p50, sizeof p50),
-		       cmd_format_latency(client->p99_ns, p99, sizeof p99));
+		       cmd_format_latency(client->p99_ns, p99, sizeof p99), client->failed ? "  failed" : "");
 	}
 	if (summary->options->direction == BENCH_BOTH)
-		printf("  %-16s %12.2f out, %.2f in\n", "", way[0], way[1]);
+		printf("  %-16s %13s out, %s in\n", "", rate_text(way[0], counted, rate, sizeof rate),
+		       rate_text(way[1], counted, back, sizeof back));
 	putchar('\n');
 }
 
@@ -157,6 +174,10 @@ static void print_verdict(const struct bench_summary *summary, const struct benc
 {
 	const struct cmd_verdict *verdict = &summary->result.verdict;
 	const struct bench_params *params = &summary->options->params;
+	static const char *const read_at[] = { ", here", ", at the peer", ", at the side that read them" };
+	static const char *const call_at[] = { ", at the peer, and of as many replies here",
+					       ", here, and of as many replies at the peer",
+					       ", at the side called, and of as many replies" };
 	const char *what = bench_op_is_message(params->op) ? "messages" : figures->paged ? "pages" : "places";
 
 	if (!params->verify)
@@ -168,8 +189,8 @@ static void print_verdict(const struct bench_summary *summary, const struct benc
 		       verdict->checked, what);
 	else
 		printf("  verified      every byte of %" PRIu64 " %s%s\n", verdict->checked, what,
-		       params->op == BENCH_READ	  ? ", here"
-		       : params->op == BENCH_CALL ? ", at the peer, and of as many replies here"
+		       params->op == BENCH_READ	  ? read_at[summary->options->direction]
+		       : params->op == BENCH_CALL ? call_at[summary->options->direction]
 						  : ", at the receiver");
 }
 
@@ -220,8 +241,8 @@ static void report_table(const struct bench_summary *summary)
 	if (summary->options->clients > 1)
 		printf(", %" PRIu64 " clients", summary->options->clients);
 	puts(params->simulated ? " (simulated NICs)" : "");
-	printf("  transport     %s, %u rail%s%s: %s\n", summary->provider, summary->rails,
-	       summary->rails == 1 ? "" : "s", params->simulated ? ", simulated" : "", summary->why);
+	printf("  transport     %s, %u rail%s%s: %s\n", summary->provider, (unsigned)summary->own_rails,
+	       summary->own_rails == 1 ? "" : "s", params->simulated ? ", simulated" : "", summary->why);
 	printf("  peer          %s, %u rail%s\n", summary->peer, summary->ready.rails,
 	       summary->ready.rails == 1 ? "" : "s");
 	print_rails(summary, &figures);

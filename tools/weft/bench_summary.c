@@ -73,7 +73,7 @@ static void unpack_rails(struct cmd_unpack *unpack, struct bench_summary *summar
 /* The numbers, in one order for both directions. */
 static uint64_t *const *numbers(struct bench_summary *summary)
 {
-	static uint64_t *list[12];
+	static uint64_t *list[13];
 
 	list[0] = &summary->ops;
 	list[1] = &summary->bytes;
@@ -86,6 +86,7 @@ static uint64_t *const *numbers(struct bench_summary *summary)
 	list[8] = &summary->line_bps;
 	list[9] = &summary->result.verdict.checked;
 	list[10] = &summary->result.verdict.wrong;
+	list[11] = &summary->own_rails;
 	return list;
 }
 
