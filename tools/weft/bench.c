@@ -8,10 +8,15 @@
 #include "../../sim/spec.h"
 #endif
 
+#include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* The peer a driver started: the control connection is inherited, the driver reads our errors over it. */
 static int be_peer(const struct bench_options *options)
@@ -91,6 +96,23 @@ static int set_up_sim(struct bench_options *options)
 	return CMD_OK;
 }
 
+/* Before the run, not after it. What is there is left as it is until there is something to write. */
+static int check_histogram(const char *path)
+{
+	char copy[PATH_MAX];
+	struct stat info;
+	int error = stat(path, &info) < 0 ? errno : 0;
+
+	snprintf(copy, sizeof copy, "%s", path);
+	if (error == ENOENT)
+		error = access(dirname(copy), W_OK | X_OK) < 0 ? errno : 0;
+	else if (!error)
+		error = S_ISDIR(info.st_mode) ? EISDIR : access(path, W_OK) < 0 ? errno : 0;
+	if (error)
+		fprintf(stderr, "weft bench: --histogram %s: %s\n", path, strerror(error));
+	return -error;
+}
+
 int weft_cmd_bench(int argc, char **argv)
 {
 	static struct bench_options options;
@@ -103,6 +125,8 @@ int weft_cmd_bench(int argc, char **argv)
 		return CMD_USAGE;
 	if (options.is_peer)
 		return be_peer(&options);
+	if (options.histogram && !options.is_client && check_histogram(options.histogram) < 0)
+		return CMD_FAILED;
 	rc = set_up_sim(&options);
 	if (rc == CMD_OK && options.is_listener)
 		return bench_listen(&options);

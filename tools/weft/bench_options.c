@@ -274,6 +274,8 @@ static int check(const struct bench_options *options)
 
 	if (cmd_transport_check(&options->transport, why, sizeof why) < 0)
 		return wrong(why);
+	if (options->histogram && strcmp(options->histogram, "-") == 0)
+		return wrong("--histogram takes a file, and '-' is none: standard output has the result");
 	if (options->json && options->csv)
 		return wrong("--json and --csv exclude each other");
 	if (options->is_listener && options->host)

@@ -58,15 +58,15 @@ static void print_line(const struct bench_summary *summary)
 		cmd_format_latency(
 		    cmd_histogram_quantile(&summary->latency, (const double[]){ 0.5, 0.99, 0.999 }[i]),
 		    text[i], sizeof text[i]);
-	printf("  %10s %10.2f ", cmd_format_size(params->slot_bytes, size, sizeof size), figures.gbps);
+	printf("  %8s %9.2f ", cmd_format_size(params->slot_bytes, size, sizeof size), figures.gbps);
 	if (figures.line_known)
-		printf("%7.1f%%", 100 * figures.utilization);
+		printf("%6.1f%%", 100 * figures.utilization);
 	else
-		printf("%8s", "-");
-	printf(" %14s %10s %10s %10s  %s\n",
+		printf("%7s", "-");
+	printf(" %13s %7s %7s %7s  %s\n",
 	       cmd_format_count(figures.mops * 1e6 * (double)params->pages, rate, sizeof rate), text[0],
 	       text[1], text[2],
-	       !figures.checked	  ? "not checked"
+	       !figures.checked	  ? "no"
 	       : figures.verified ? "every byte"
 				  : "WRONG");
 	fflush(stdout);
@@ -79,9 +79,9 @@ static void print_head(const struct bench_summary *summary)
 
 	printf("%s, a size at a time%s\n  transport     %s, %u rail%s: %s\n  peer          %s, %u rail%s\n\n",
 	       bench_op_names[params->op], params->simulated ? " (simulated NICs)" : "", summary->provider,
-	       summary->rails, summary->rails == 1 ? "" : "s", summary->why, summary->peer,
+	       (unsigned)summary->own_rails, summary->own_rails == 1 ? "" : "s", summary->why, summary->peer,
 	       summary->ready.rails, summary->ready.rails == 1 ? "" : "s");
-	printf("  %10s %10s %8s %14s %10s %10s %10s  %s\n", paged ? "page" : "size", "Gbit/s", "of line",
+	printf("  %8s %9s %7s %13s %7s %7s %7s  %s\n", paged ? "page" : "size", "Gbit/s", "of line",
 	       paged ? "pages/s" : "operations/s", "p50", "p99", "p99.9", "verified");
 }
 
