@@ -15,6 +15,10 @@ _weft_values() { # WEFT ARGUMENT CHOICES WORD: what an option takes
 	esac
 }
 
+_weft_files() { # what is offered are files: a folder is entered, not ended by a space
+	compopt -o filenames 2>/dev/null || true # there is no option to set when the function is called by hand
+}
+
 _weft() {
 	local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} weft=${COMP_WORDS[0]}
 	local command=${COMP_WORDS[1]} lines line argument choices
@@ -30,12 +34,13 @@ _weft() {
 		line=$(printf '%s\n' "$lines" | tr '\t' '\037' | grep -F -m1 -- "$previous"$'\037')
 		IFS=$'\037' read -r _ argument choices _ <<<"$line"
 		if [ -n "$argument" ]; then
+			[ "$argument" = FILE ] && _weft_files
 			mapfile -t COMPREPLY < <(_weft_values "$weft" "$argument" "$choices" "$word")
 			return
 		fi
 		;;
 	faults | set | clear | link)
-		[ "$command" = sim ] && mapfile -t COMPREPLY < <(compgen -f -- "$word") && return
+		[ "$command" = sim ] && _weft_files && mapfile -t COMPREPLY < <(compgen -f -- "$word") && return
 		;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W "$(printf '%s\n' "$lines" | cut -f1)" -- "$word")

@@ -74,6 +74,15 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weft; printf '%s\\n' "${{COMPREPLY[@
         return self.ask("bash", "--norc", "-c", script, "bash", *words)
 
 
+    def test_folders(self):
+        """Files are offered as such, so that a folder can be entered; words are not."""
+        script = f"""source {FOLDER}/weft.bash; compopt() {{ echo "$*"; }}
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weft"""
+        for words in (["bench", "--histogram", "/"], ["bench", "--groups", "/"], ["sim", "faults", "/"]):
+            self.assertEqual(self.ask("bash", "--norc", "-c", script, "bash", "weft", *words), ["-o filenames"])
+        self.assertEqual(self.ask("bash", "--norc", "-c", script, "bash", "weft", "bench", "--op", "s"), [])
+
+
 class Fish(Shell, command.Case):
     shell = "fish"
 

@@ -156,7 +156,7 @@ class Groups(command.Case):
         self.assertEqual((info["topology_groups"], info["groups"]), (8, 1))
         text = weft("topo", "--sim", "p5").stdout
         self.assertIn("merges these into 1", text)
-        self.assertIn("--workers 8", text)
+        self.assertIn("weft bench --workers 8", text)
         text = weft("info", "--sim", "p5", "--peers", "0").stdout
         self.assertIn("the topology has 8 groups", text)
         self.assertIn("--workers 8", text)

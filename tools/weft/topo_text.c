@@ -150,8 +150,8 @@ void topo_print_text(const struct topo_view *view, FILE *to)
 		fprintf(to,
 			"\nAn engine of this process merges these into %zu: each group takes a worker, and "
 			"there are cores for %zu\n"
-			"besides the application. --workers %zu (max_workers) keeps them apart; --max-groups "
-			"%zu shows the merged.\n",
+			"besides the application. 'weft bench --workers %zu' (max_workers) keeps them apart; "
+			"--max-groups %zu shows the merged.\n",
 			view->engine_groups, view->engine_groups, view->plan->count, view->engine_groups);
 	if (!view->plan->count)
 		fprintf(to, "\nno NIC, so no group: see 'weft doctor'\n");
