@@ -86,7 +86,7 @@ static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wir
 	wf_list_init(&peer->channel.inbound);
 	wf_timer_init(&peer->tick, wf_peer_tick);
 	wf_timer_init(&peer->doubt, wf_peer_doubt);
-	peer->book = wf_book_make(engine, address);
+	peer->book = wf_book_make(engine, address, secret);
 	for (uint32_t g = 0; peer->book && g < engine->groups; g++)
 		if (wf_lane_init(peer, &engine->group[g], &peer->lane[g])) {
 			wf_peer_release(peer);
@@ -116,22 +116,24 @@ void wf_peer_release(void *object)
 
 /* ---- books ---- */
 
-/* The peer's latest book from now on; under the directory's lock. NULL: this one is not newer than what we have, is of
- * another incarnation, or there is no memory for it. With a reference for each lane, to be told by tell_lanes(). */
-static struct wf_book *swap_book(struct wf_peer *peer, const struct wf_wire_address *address, bool replaced)
+static bool is_newer(const struct wf_peer *peer, const struct wf_wire_address *address)
+{
+	return address->incarnation == atomic_load(&peer->incarnation) && (int32_t)(address->revision - peer->book->revision) > 0;
+}
+
+/* The peer's latest book from now on, and the secret that holds; under the directory's lock. NULL: there is no memory for
+ * it. With a reference for each lane, to be told by tell_lanes(). */
+static struct wf_book *swap_book(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret)
 {
 	struct weft_engine *engine = peer->engine;
-	struct wf_book *book;
+	struct wf_book *book = wf_book_make(engine, address, secret);
 
-	if (!replaced && (address->incarnation != atomic_load(&peer->incarnation) ||
-			  (int32_t)(address->revision - peer->book->revision) <= 0))
-		return NULL;
-	book = wf_book_make(engine, address);
 	if (!book)
 		return NULL;
 	atomic_fetch_add(&book->references, engine->groups);
 	book->number = peer->book->number + 1;
 	wf_book_put(peer->book);
+	atomic_store(&peer->secret, secret);
 	return peer->book = book;
 }
 
@@ -149,10 +151,12 @@ static void tell_lanes(struct wf_peer *peer, struct wf_group *from, struct wf_bo
 void wf_peer_moved(struct wf_lane *lane, const struct wf_wire_address *address)
 {
 	struct wf_peer *peer = lane->peer;
-	struct wf_book *book;
+	struct wf_book *book = NULL;
 
 	pthread_mutex_lock(&peer->engine->directory_lock);
-	book = swap_book(peer, address, false);
+	/* The application may have said who the peer is, and the lane not have heard of it yet. */
+	if (lane->book->secret == peer->book->secret && is_newer(peer, address))
+		book = swap_book(peer, address, peer->book->secret);
 	pthread_mutex_unlock(&peer->engine->directory_lock);
 	if (book)
 		tell_lanes(peer, lane->group, book);
@@ -170,11 +174,15 @@ uint32_t wf_peer_rails(struct wf_peer *peer)
 
 /* ---- adding, removing, replacing ---- */
 
-/* The home is told to try again. Operations are accepted from now on: their notes come after this one. */
-static void renew(struct wf_peer *peer, enum wf_peer_change change)
+/* The home is told to try again. Operations are accepted from now on: their notes come after this one. Before it the lanes hear
+ * of the book, if there is one: whatever the home has them do is done at the new address. */
+static void renew(struct wf_peer *peer, enum wf_peer_change change, struct wf_book *book)
 {
 	wf_handle_ref(&peer->engine->peers, peer->handle); /* until the note has been read */
 	atomic_fetch_add(&peer->renewals, 1);
+	atomic_fetch_add(&peer->replacements, change == WF_PEER_REPLACE);
+	if (book)
+		tell_lanes(peer, NULL, book);
 	post(NULL, peer->home, WF_NOTE_PEER, peer, change);
 }
 
@@ -201,20 +209,21 @@ static int add_again(struct wf_peer *peer, const struct wf_wire_address *address
 {
 	struct weft_engine *engine = peer->engine;
 	weft_peer handle = peer->handle;
-	bool other = !peer->added && !is_book_of(peer->book, address);
-	struct wf_book *book;
+	bool other = !peer->added && !is_book_of(peer->book, address), news = other || is_newer(peer, address);
+	struct wf_book *book = news ? swap_book(peer, address, other ? secret : peer->book->secret) : NULL;
 
+	if (news && !book) {
+		pthread_mutex_unlock(&engine->directory_lock);
+		return -ENOMEM;
+	}
 	wf_handle_ref(&engine->peers, handle);
 	set_added(peer);
-	book = swap_book(peer, address, other);
-	if (other)
-		atomic_store(&peer->secret, secret);
 	pthread_mutex_unlock(&engine->directory_lock);
 	if (other)
-		renew(peer, WF_PEER_REPLACE);
+		renew(peer, WF_PEER_REPLACE, book);
 	else if (atomic_load(&peer->state) == WF_PEER_DOWN)
-		renew(peer, WF_PEER_RETRY);
-	if (book)
+		renew(peer, WF_PEER_RETRY, book);
+	else if (book)
 		tell_lanes(peer, NULL, book);
 	wf_handle_put(&engine->peers, handle);
 	*ret_peer = handle;
@@ -304,12 +313,11 @@ static int become(struct wf_peer *peer, const struct wf_wire_address *address, u
 		return -ENOENT; /* removed meanwhile */
 	if (other && other != peer)
 		return -EALREADY; /* it said hello before we replaced: it is a peer of its own */
-	book = swap_book(peer, address, true);
+	book = swap_book(peer, address, secret);
 	if (!book)
 		return -ENOMEM;
 	tdelete(peer, &engine->directory, by_incarnation);
 	atomic_store(&peer->incarnation, address->incarnation);
-	atomic_store(&peer->secret, secret);
 	set_added(peer);
 	*ret_book = book;
 	/* The node just freed is there to be taken again; should another have taken it, hellos from there find no peer. */
@@ -330,10 +338,8 @@ int wf_peer_replace(struct weft_engine *engine, weft_peer handle, const struct w
 	if (!error)
 		error = become(peer, address, secret, &book);
 	pthread_mutex_unlock(&engine->directory_lock);
-	if (book) {
-		renew(peer, WF_PEER_REPLACE);
-		tell_lanes(peer, NULL, book);
-	}
+	if (book)
+		renew(peer, WF_PEER_REPLACE, book);
 	wf_handle_put(&engine->peers, handle);
 	return error;
 }

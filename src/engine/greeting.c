@@ -92,7 +92,7 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, ui
 				  .total = engine->settings.max_message,
 				  .tag = peer->handle,
 				  .call = atomic_load(&peer->incarnation),
-				  .first = atomic_load(&peer->secret),
+				  .first = lane->book->secret,
 				  .token = answered ? answered->secret : proof_for(lane) };
 	struct wf_tx_frame *tx;
 	size_t bytes = WF_FRAME_PAYLOAD;
@@ -194,7 +194,7 @@ static bool is_news(const struct wf_lane *lane, const struct wf_heard *heard)
 
 	return atomic_load(&lane->peer->state) != WF_PEER_UP || heard->handle != told->handle ||
 	       heard->incarnation != told->incarnation || heard->epoch != told->epoch || heard->to_epoch != told->to_epoch ||
-	       heard->kind != told->kind || heard->max_message != told->max_message || heard->credit > told->credit;
+	       heard->ours != told->ours || heard->kind != told->kind || heard->max_message != told->max_message || heard->credit > told->credit;
 }
 
 static void tell_home(struct wf_lane *lane, struct wf_path *path, const struct wf_heard *heard)
@@ -304,13 +304,14 @@ void wf_lane_hello_now(struct wf_lane *lane)
 
 /* ---- greetings that arrive ---- */
 
-static struct wf_heard heard_from(const struct wf_frame *frame)
+static struct wf_heard heard_from(const struct wf_lane *lane, const struct wf_frame *frame)
 {
 	return (struct wf_heard){ .handle = frame->tag,
 				  .incarnation = frame->incarnation,
 				  .credit = frame->credit,
 				  .max_message = frame->total,
 				  .secret = frame->first,
+				  .ours = lane->book->secret,
 				  .epoch = frame->from_epoch,
 				  .to_epoch = frame->to_epoch,
 				  .kind = frame->kind };
@@ -346,7 +347,7 @@ static void answer_hello(struct wf_lane *lane, struct wf_seat *seat, const struc
 	follow_address(lane, frame);
 	if (frame->from_rail >= lane->book->count)
 		return;
-	lane->hello = heard_from(frame);
+	lane->hello = heard_from(lane, frame);
 	if (welcome(lane, seat->place, frame->from_rail))
 		return;
 	lane->path[seat->place].welcomes |= UINT64_C(1) << frame->from_rail;
@@ -362,7 +363,7 @@ static void doubt_hello(struct wf_lane *lane, struct wf_seat *seat, const struct
 
 	if (lane->doubted.epoch)
 		return; /* one at a time */
-	lane->doubted = heard_from(frame);
+	lane->doubted = heard_from(lane, frame);
 	lane->doubted_place = seat->place;
 	lane->doubted_remote = frame->from_rail;
 	lane->welcome_until_ns = now + WELCOME_LIMIT_NS;
@@ -391,7 +392,7 @@ void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct
 	lane = peer->lane[group->index];
 	wf_lane_open(lane);
 	if (!lane->closing) {
-		if (frame->token == atomic_load(&peer->secret))
+		if (frame->token == lane->book->secret)
 			answer_hello(lane, seat, frame);
 		else
 			doubt_hello(lane, seat, frame);
@@ -408,7 +409,7 @@ void wf_challenge_arrived(struct wf_group *group, struct wf_seat *seat, const st
 	if (!peer)
 		return;
 	lane = peer->lane[group->index];
-	if (frame->token == atomic_load(&peer->secret) && frame->incarnation == atomic_load(&peer->incarnation) &&
+	if (frame->token == lane->book->secret && frame->incarnation == atomic_load(&peer->incarnation) &&
 	    lane->proof != frame->first) {
 		lane->proof = frame->first;
 		wf_lane_hello_now(lane);
@@ -419,7 +420,7 @@ void wf_challenge_arrived(struct wf_group *group, struct wf_seat *seat, const st
 static void take_welcome(struct wf_lane *lane, struct wf_seat *seat, const struct wf_frame *frame)
 {
 	struct wf_path *path = &lane->path[seat->place];
-	struct wf_heard heard = heard_from(frame);
+	struct wf_heard heard = heard_from(lane, frame);
 	uint64_t talk, target;
 
 	follow_address(lane, frame);
@@ -442,7 +443,7 @@ void wf_welcome_arrived(struct wf_group *group, struct wf_seat *seat, const stru
 	if (!peer)
 		return;
 	lane = peer->lane[group->index];
-	if (lane->opened && !lane->closing && frame->token == atomic_load(&peer->secret) &&
+	if (lane->opened && !lane->closing && frame->token == lane->book->secret &&
 	    frame->incarnation == atomic_load(&peer->incarnation) && frame->to_epoch == atomic_load(&peer->epoch) &&
 	    frame->from_epoch)
 		take_welcome(lane, seat, frame);

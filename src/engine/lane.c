@@ -17,13 +17,19 @@
 
 /* ---- books ---- */
 
-struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address)
+struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret)
 {
 	struct wf_book *book = calloc(1, sizeof(*book) + address->count * sizeof(book->rail[0]));
 
-	if (!book)
+	/* Whatever lanes need to change over: none of them may be left behind with the old one for want of memory. */
+	if (book)
+		book->targets = calloc((size_t)engine->rails * address->count, sizeof(*book->targets));
+	if (!book || !book->targets) {
+		free(book);
 		return NULL;
+	}
 	atomic_store(&book->references, 1);
+	book->secret = secret;
 	book->revision = address->revision;
 	book->count = address->count;
 	for (uint32_t i = 0; i < address->count; i++) {
@@ -41,8 +47,19 @@ struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_ad
 
 void wf_book_put(struct wf_book *book)
 {
-	if (book && atomic_fetch_sub(&book->references, 1) == 1)
+	if (book && atomic_fetch_sub(&book->references, 1) == 1) {
+		free(book->targets);
 		free(book);
+	}
+}
+
+static struct wf_target *targets_in(const struct wf_book *book, const struct wf_group *group)
+{
+	uint32_t before = 0;
+
+	for (uint32_t g = 0; g < group->index; g++)
+		before += group->engine->group[g].seats;
+	return &book->targets[(size_t)before * book->count];
 }
 
 /* ---- targets ---- */
@@ -102,15 +119,11 @@ int wf_lane_init(struct wf_peer *peer, struct wf_group *group, struct wf_lane **
 	if (!lane)
 		return -ENOMEM;
 	memset(lane, 0, bytes);
-	lane->targets = calloc((size_t)group->seats * peer->book->count, sizeof(*lane->targets));
-	if (!lane->targets) {
-		free(lane);
-		return -ENOMEM;
-	}
 	lane->group = group;
 	lane->peer = peer;
 	atomic_fetch_add(&peer->book->references, 1);
 	lane->book = peer->book;
+	lane->targets = targets_in(peer->book, group);
 	wf_list_init(&lane->link);
 	wf_list_init(&lane->runnable);
 	wf_list_init(&lane->parts);
@@ -123,7 +136,6 @@ void wf_lane_free(struct wf_lane *lane)
 	if (!lane)
 		return;
 	wf_book_put(lane->book);
-	free(lane->targets);
 	free(lane);
 }
 
@@ -277,14 +289,16 @@ void wf_lane_send_copy(struct wf_lane *lane, void *copy)
 void wf_lane_set_book(struct wf_lane *lane, struct wf_book *book)
 {
 	struct wf_book *old = lane->book;
-	struct wf_target *targets = NULL;
+	struct wf_target *targets = targets_in(book, lane->group);
+	bool anew = book->secret != old->secret; /* nothing of what was said before is this one's */
 
-	if (book->number > old->number)
-		targets = calloc((size_t)lane->group->seats * book->count, sizeof(*targets));
-	if (!targets) {
+	if (book->number <= old->number) {
 		wf_book_put(book);
-		return; /* the next hello brings it again */
+		return;
 	}
+	lane->doubted.epoch = 0; /* it comes again */
+	if (anew)
+		lane->proof = 0;
 	/* Rails whose address is new are no longer where we think: their paths start over. */
 	for (uint32_t i = 0; i < lane->group->seats; i++) {
 		struct wf_path *path = &lane->path[i];
@@ -304,6 +318,11 @@ void wf_lane_set_book(struct wf_lane *lane, struct wf_book *book)
 			wf_lane_forget_target(lane, &lane->group->seat[i], j);
 			atomic_fetch_and_explicit(&lane->peer->met, ~(UINT64_C(1) << j), memory_order_relaxed);
 		}
+		if (anew) {
+			path_down(lane, path, wf_group_now(lane->group));
+			talk_down(lane, path);
+			path->welcomes = 0;
+		}
 		if (path->remote >= book->count)
 			path->remote = 0;
 		if (path->state == WF_PATH_OPENING) {
@@ -311,7 +330,6 @@ void wf_lane_set_book(struct wf_lane *lane, struct wf_book *book)
 			path->tries = 0;
 		}
 	}
-	free(lane->targets);
 	lane->targets = targets;
 	lane->book = book;
 	wf_book_put(old);

@@ -313,7 +313,7 @@ struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat,
 	uncount_unproved(group->newcomers, newcomer);
 	peer = wf_handle_get(&group->engine->peers, handle);
 	/* Another worker may have added it, or the application: by other addresses even. */
-	if (peer && atomic_load(&peer->secret) == newcomer->secret && newcomer->rail < peer->lane[group->index]->book->count)
+	if (peer && peer->lane[group->index]->book->secret == newcomer->secret && newcomer->rail < peer->lane[group->index]->book->count)
 		hand_over(newcomer, peer);
 	return peer;
 }

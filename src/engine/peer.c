@@ -283,8 +283,10 @@ void wf_peer_changed(struct wf_peer *peer, enum wf_peer_change change)
 		if (!peer->closing) {
 			stop_operations(peer, -EHOSTDOWN, "it was replaced");
 			end_epoch(peer, true);
+			atomic_store_explicit(&peer->their_secret, 0, memory_order_relaxed); /* it was another's */
 			connect_again(peer, now);
 		}
+		atomic_fetch_sub(&peer->replacements, 1);
 		renewed(peer);
 		break;
 	case WF_PEER_RETRY:
@@ -299,7 +301,10 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 {
 	uint64_t now = wf_group_now(peer->home);
 
-	if (peer->closing || heard->incarnation != atomic_load(&peer->incarnation) ||
+	/* Of another secret: said to a lane that had not yet heard that somebody else is the peer now. And what the lanes hear
+	 * before we are told to connect again would be over at once; then they say hello. */
+	if (peer->closing || heard->incarnation != atomic_load(&peer->incarnation) || heard->ours != atomic_load(&peer->secret) ||
+	    atomic_load(&peer->replacements) ||
 	    (heard->kind == WF_FRAME_WELCOME && heard->to_epoch != atomic_load(&peer->epoch)))
 		return;
 	if (peer->their_epoch && heard->epoch != peer->their_epoch) {

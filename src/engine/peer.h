@@ -11,11 +11,13 @@
 
 struct weft_engine;
 
-/* A peer's rail addresses at one revision: immutable, shared by the lanes. */
+/* A peer's rail addresses at one revision, and the secret that goes there and nowhere else: immutable, shared by the lanes. */
 struct wf_book {
 	_Atomic uint32_t references;
 	uint32_t revision, count;
 	uint64_t number; /* counts the peer's books: a lane never goes back to an older one */
+	uint64_t secret; /* ours for whoever lives there. A lane greets and is greeted by that of its own book */
+	struct wf_target *targets; /* our rails × its rails, by group: each lane has its own part and writes it */
 	struct {
 		uint32_t format, serial;
 		uint8_t bytes;
@@ -72,6 +74,7 @@ struct wf_heard {
 	uint64_t handle; /* the peer's handle for us */
 	uint64_t incarnation, credit, max_message;
 	uint64_t secret; /* the peer's for us */
+	uint64_t ours;   /* for the peer: that the greeting was proved by */
 	uint32_t epoch, to_epoch;
 	uint8_t kind;
 };
@@ -83,7 +86,7 @@ struct wf_lane {
 	struct wf_link runnable; /* group->runnable */
 	struct wf_link parts;    /* struct wf_part with something to give */
 	struct wf_book *book;
-	struct wf_target *targets; /* seats × the book's rails */
+	struct wf_target *targets; /* seats × the book's rails, in the book */
 	struct wf_timer timer;   /* hellos */
 	uint64_t quantum;        /* bytes it may still give before the next lane's turn */
 	uint32_t in_flight;      /* frames posted; pieces are counted by their parts */
@@ -112,13 +115,14 @@ struct wf_peer {
 	struct wf_group *home;
 	_Atomic uint64_t incarnation;
 	/* Whoever knows it was greeted by us where the peer lives: no frame without it is the peer's. It holds for all
-	 * connections with this incarnation. Written under the directory's lock. */
+	 * connections with this incarnation. That of the latest book; written with it, under the directory's lock. */
 	_Atomic uint64_t secret;
 	_Atomic uint64_t their_secret; /* theirs for us; the home writes */
 	_Atomic int state;        /* enum wf_peer_state; the home writes */
 	_Atomic uint32_t epoch;   /* ours, of this connection; the home writes */
 	_Atomic bool added;       /* by the application, not by a hello; written under the directory's lock */
 	_Atomic uint32_t renewals; /* REPLACE and RETRY notes that the home has not read: down is no reason to refuse */
+	_Atomic uint32_t replacements; /* of those, REPLACE: after it every lane says hello again */
 	/* the home's */
 	bool closing;
 	char why[64];             /* it was last given up, or "" */
@@ -161,7 +165,7 @@ int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *addres
 struct wf_peer *wf_peer_find(struct weft_engine *engine, uint64_t incarnation); /* referenced; NULL: no such peer */
 int wf_peer_remove(struct weft_engine *engine, weft_peer handle);
 int wf_peer_replace(struct weft_engine *engine, weft_peer handle, const struct wf_wire_address *address);
-/* Its rails have new addresses, by a hello that this lane received. */
+/* Its rails have new addresses, by a greeting that this lane received. */
 void wf_peer_moved(struct wf_lane *lane, const struct wf_wire_address *address);
 uint32_t wf_peer_rails(struct wf_peer *peer); /* how many it has. Any thread */
 /* Whether operations to it are refused. Any thread: what is submitted after an add or a replace is not. */
@@ -261,6 +265,6 @@ void wf_challenge_arrived(struct wf_group *group, struct wf_seat *seat, const st
 struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *hello,
 				   const struct wf_wire_address *address);
 
-struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address);
+struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret);
 void wf_book_put(struct wf_book *book);
 #endif

@@ -45,4 +45,7 @@ void come_and_go(void **state);
 void knock_where_nobody_is_let_in(void **state);
 void addresses_of_every_kind(void **state);
 void noise(void **state);
+
+/* names.c */
+void ask_while_the_owner_is_added(void **state);
 #endif

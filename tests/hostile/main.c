@@ -40,6 +40,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(knock_where_nobody_is_let_in, refuse_unknown, world_close),
 		ATTACK(addresses_of_every_kind),
 		ATTACK(noise),
+		ATTACK(ask_while_the_owner_is_added),
 	};
 
 	if (argc < 2 || !world_choose(argv[1])) {

@@ -42,6 +42,7 @@ struct raw {
 	uint8_t *data;		     /* what RMA reads into and writes from */
 	fi_addr_t victim;
 	struct wf_wire_address address; /* ours, as we choose to tell it */
+	uint8_t rail; /* where among the rails of that address our endpoint is */
 	struct wf_wire_address theirs;
 	uint32_t next; /* the receive that is looked at first */
 	uint8_t from_rail; /* which of its rails says hello */
