@@ -235,7 +235,7 @@ int weft_peer_add(weft_engine *engine, const void *blob, size_t bytes, weft_peer
 		return error;
 	error = check_reachable(engine, address);
 	if (!error)
-		error = wf_peer_add(engine, address, NULL, 0, ret_peer);
+		error = wf_peer_add(engine, address, ret_peer);
 	free(address);
 	return error;
 }

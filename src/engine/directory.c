@@ -64,7 +64,8 @@ static uint64_t size_of(const struct wf_peer *peer)
 	       engine->rails * (sizeof(struct wf_path) + rails * sizeof(struct wf_target));
 }
 
-static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret)
+static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret,
+				 enum wf_word word)
 {
 	struct wf_peer *peer = calloc(1, sizeof(*peer) + engine->groups * sizeof(peer->lane[0]));
 
@@ -86,7 +87,7 @@ static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wir
 	wf_list_init(&peer->channel.inbound);
 	wf_timer_init(&peer->tick, wf_peer_tick);
 	wf_timer_init(&peer->doubt, wf_peer_doubt);
-	peer->book = wf_book_make(engine, address, secret);
+	peer->book = wf_book_make(engine, address, secret, word);
 	for (uint32_t g = 0; peer->book && g < engine->groups; g++)
 		if (wf_lane_init(peer, &engine->group[g], &peer->lane[g])) {
 			wf_peer_release(peer);
@@ -123,10 +124,10 @@ static bool is_newer(const struct wf_peer *peer, const struct wf_wire_address *a
 
 /* The peer's latest book from now on, and the secret that holds; under the directory's lock. NULL: there is no memory for
  * it. With a reference for each lane, to be told by tell_lanes(). */
-static struct wf_book *swap_book(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret)
+static struct wf_book *swap_book(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret, enum wf_word word)
 {
 	struct weft_engine *engine = peer->engine;
-	struct wf_book *book = wf_book_make(engine, address, secret);
+	struct wf_book *book = wf_book_make(engine, address, secret, word);
 
 	if (!book)
 		return NULL;
@@ -156,7 +157,8 @@ void wf_peer_moved(struct wf_lane *lane, const struct wf_wire_address *address)
 	pthread_mutex_lock(&peer->engine->directory_lock);
 	/* The application may have said who the peer is, and the lane not have heard of it yet. */
 	if (lane->book->secret == peer->book->secret && is_newer(peer, address))
-		book = swap_book(peer, address, peer->book->secret);
+		book = swap_book(peer, address, peer->book->secret,
+				 peer->book->word == WF_WORD_APPLICATION ? WF_WORD_APPLICATION : WF_WORD_MOVED);
 	pthread_mutex_unlock(&peer->engine->directory_lock);
 	if (book)
 		tell_lanes(peer, lane->group, book);
@@ -193,24 +195,19 @@ static void set_added(struct wf_peer *peer)
 	peer->added = true;
 }
 
-static bool is_book_of(const struct wf_book *book, const struct wf_wire_address *address)
-{
-	bool same = book->revision == address->revision && book->count == address->count;
-
-	for (uint32_t i = 0; same && i < book->count; i++)
-		same = book->rail[i].bytes == address->rail[i].address_bytes &&
-		       !memcmp(book->rail[i].address, address->rail[i].address, book->rail[i].bytes);
-	return same;
-}
-
 /* A known peer added again: its rails may have been reopened, and it may have been given up. One that so far was a stranger and
- * lives elsewhere than the application says has somebody else's name. With the directory's lock held, which it lets go of. */
+ * has not shown that it lives where the application says may have somebody else's name. With the directory's lock held, which
+ * it lets go of. */
 static int add_again(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret, weft_peer *ret_peer)
 {
 	struct weft_engine *engine = peer->engine;
 	weft_peer handle = peer->handle;
-	bool other = !peer->added && !is_book_of(peer->book, address), news = other || is_newer(peer, address);
-	struct wf_book *book = news ? swap_book(peer, address, other ? secret : peer->book->secret) : NULL;
+	bool other = !peer->added && (peer->book->word != WF_WORD_PROVED || !wf_book_is(peer->book, address));
+	bool news = !peer->added || is_newer(peer, address);
+	struct wf_book *book = NULL;
+
+	if (news)
+		book = swap_book(peer, address, other ? secret : peer->book->secret, WF_WORD_APPLICATION);
 
 	if (news && !book) {
 		pthread_mutex_unlock(&engine->directory_lock);
@@ -242,31 +239,16 @@ struct wf_peer *wf_peer_find(struct weft_engine *engine, uint64_t incarnation)
 	return peer;
 }
 
-int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from, uint64_t secret,
-		weft_peer *ret_peer)
+/* With the directory's lock held, which it lets go of. from: of a stranger; NULL: the application adds it. */
+static int add_new(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from, uint64_t secret,
+		   uint64_t theirs, weft_peer *ret_peer)
 {
-	struct wf_peer *peer;
-	int error = from ? 0 : wf_random(&secret);
+	struct wf_peer *peer = make_peer(engine, address, secret, from ? WF_WORD_PROVED : WF_WORD_APPLICATION);
+	int error = peer ? 0 : -ENOMEM;
 
-	if (error)
-		return error;
-	pthread_mutex_lock(&engine->directory_lock);
-	peer = directory_find(engine, address->incarnation);
-	if (peer && !from)
-		return add_again(peer, address, secret, ret_peer);
-	if (peer) {
-		*ret_peer = peer->handle;
-		pthread_mutex_unlock(&engine->directory_lock);
-		return 0;
-	}
-	if (from && (engine->settings.flags & WEFT_REFUSE_UNKNOWN))
-		error = -EPERM;
-	else if (from && engine->strangers >= engine->settings.max_strangers)
-		error = -EDQUOT;
-	else if (!(peer = make_peer(engine, address, secret)))
-		error = -ENOMEM;
 	if (!error) {
 		peer->added = !from;
+		atomic_store(&peer->their_secret, theirs);
 		error = tsearch(peer, &engine->directory, by_incarnation) ? 0 : -ENOMEM;
 	}
 	/* Last: from here on frames may name it, and it goes only by closing its lanes. */
@@ -287,6 +269,40 @@ int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *addres
 	for (uint32_t g = 0; g < engine->groups; g++)
 		post(from, &engine->group[g], WF_NOTE_LANE_OPEN, peer->lane[g], 0);
 	return 0;
+}
+
+int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, weft_peer *ret_peer)
+{
+	struct wf_peer *peer;
+	uint64_t secret;
+	int error = wf_random(&secret);
+
+	if (error)
+		return error;
+	pthread_mutex_lock(&engine->directory_lock);
+	peer = directory_find(engine, address->incarnation);
+	return peer ? add_again(peer, address, secret, ret_peer) : add_new(engine, address, NULL, secret, 0, ret_peer);
+}
+
+int wf_peer_add_stranger(struct wf_group *from, const struct wf_wire_address *address, uint64_t secret, uint64_t theirs,
+			 weft_peer *ret_peer)
+{
+	struct weft_engine *engine = from->engine;
+	struct wf_peer *peer;
+	int error = 0;
+
+	pthread_mutex_lock(&engine->directory_lock);
+	peer = directory_find(engine, address->incarnation);
+	if (peer)
+		*ret_peer = peer->handle;
+	else if (engine->settings.flags & WEFT_REFUSE_UNKNOWN)
+		error = -EPERM;
+	else if (engine->strangers >= engine->settings.max_strangers)
+		error = -EDQUOT;
+	else
+		return add_new(engine, address, from, secret, theirs, ret_peer);
+	pthread_mutex_unlock(&engine->directory_lock);
+	return error;
 }
 
 int wf_peer_remove(struct weft_engine *engine, weft_peer handle)
@@ -313,7 +329,7 @@ static int become(struct wf_peer *peer, const struct wf_wire_address *address, u
 		return -ENOENT; /* removed meanwhile */
 	if (other && other != peer)
 		return -EALREADY; /* it said hello before we replaced: it is a peer of its own */
-	book = swap_book(peer, address, secret);
+	book = swap_book(peer, address, secret, WF_WORD_APPLICATION);
 	if (!book)
 		return -ENOMEM;
 	tdelete(peer, &engine->directory, by_incarnation);

@@ -243,8 +243,8 @@ static void send_welcomes(struct wf_lane *lane, uint64_t now_ns)
 	lane->welcome_ns = now_ns + HELLO_RETRY_NS;
 }
 
-/* Goes where the application or a hello that was proved says that the peer lives. Few at a time: anybody can have us send
- * them. */
+/* Goes where the application or a hello that was proved says that the peer lives, and the hello that is doubted too: what it
+ * brought, which is its sender's secret, goes to nobody else. Few at a time: anybody can have us send them. */
 static void send_challenge(struct wf_lane *lane, uint64_t now_ns)
 {
 	struct wf_seat *seat = &lane->group->seat[lane->doubted_place];
@@ -329,23 +329,58 @@ static struct wf_wire_address *address_in(const struct wf_frame *frame)
 	return NULL;
 }
 
-/* Of a greeting that is proved: where the peer lives now. */
-static void follow_address(struct wf_lane *lane, const struct wf_frame *frame)
+/* The rail that the greeting comes from is where our book has it. */
+static bool comes_from_there(const struct wf_lane *lane, const struct wf_frame *frame)
+{
+	struct wf_wire_address *address = address_in(frame);
+	bool there = address && wf_book_has(lane->book, address, frame->from_rail);
+
+	free(address);
+	return there;
+}
+
+/* Of a greeting that is proved: where the peer lives now. False: not where our book has it, so there is nothing to be said to
+ * it. It says hello again when we know. */
+static bool follow_address(struct wf_lane *lane, const struct wf_frame *frame)
 {
 	struct wf_wire_address *address;
+	bool there;
 
-	if ((int32_t)((uint32_t)frame->ack - lane->book->revision) <= 0 || !(address = address_in(frame)))
-		return;
-	wf_peer_moved(lane, address);
+	if ((uint32_t)frame->ack == lane->book->revision)
+		return frame->from_rail < lane->book->count;
+	address = address_in(frame);
+	if (!address)
+		return false;
+	there = wf_book_has(lane->book, address, frame->from_rail);
+	if ((int32_t)(address->revision - lane->book->revision) > 0)
+		wf_peer_moved(lane, address);
 	free(address);
+	return there;
+}
+
+/* Two may claim a name that nobody has added: one came first and is the peer, the other is heard no more than if there were
+ * none, or each would be told what the other says. They are told apart by their secrets for us. An engine that has forgotten us
+ * has another one; it is the same if it lives at the very address that the first has shown to be its own. */
+static bool is_who_came_first(const struct wf_lane *lane, const struct wf_frame *frame)
+{
+	const struct wf_book *book = lane->book;
+	struct wf_wire_address *address;
+	bool same;
+
+	if (book->word == WF_WORD_APPLICATION ||
+	    frame->first == atomic_load_explicit(&lane->peer->their_secret, memory_order_relaxed))
+		return true;
+	address = book->word == WF_WORD_PROVED ? address_in(frame) : NULL;
+	same = address && wf_book_is(book, address);
+	free(address);
+	return same;
 }
 
 static void answer_hello(struct wf_lane *lane, struct wf_seat *seat, const struct wf_frame *frame)
 {
 	uint64_t now = wf_group_now(seat->group);
 
-	follow_address(lane, frame);
-	if (frame->from_rail >= lane->book->count)
+	if (!follow_address(lane, frame))
 		return;
 	lane->hello = heard_from(lane, frame);
 	if (welcome(lane, seat->place, frame->from_rail))
@@ -361,7 +396,7 @@ static void doubt_hello(struct wf_lane *lane, struct wf_seat *seat, const struct
 {
 	uint64_t now = wf_group_now(seat->group);
 
-	if (lane->doubted.epoch)
+	if (lane->doubted.epoch || !comes_from_there(lane, frame))
 		return; /* one at a time */
 	lane->doubted = heard_from(lane, frame);
 	lane->doubted_place = seat->place;
@@ -391,7 +426,7 @@ void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct
 		return;
 	lane = peer->lane[group->index];
 	wf_lane_open(lane);
-	if (!lane->closing) {
+	if (!lane->closing && is_who_came_first(lane, frame)) {
 		if (frame->token == lane->book->secret)
 			answer_hello(lane, seat, frame);
 		else
@@ -410,7 +445,7 @@ void wf_challenge_arrived(struct wf_group *group, struct wf_seat *seat, const st
 		return;
 	lane = peer->lane[group->index];
 	if (frame->token == lane->book->secret && frame->incarnation == atomic_load(&peer->incarnation) &&
-	    lane->proof != frame->first) {
+	    lane->proof != frame->first && is_who_came_first(lane, frame)) {
 		lane->proof = frame->first;
 		wf_lane_hello_now(lane);
 	}
@@ -423,8 +458,7 @@ static void take_welcome(struct wf_lane *lane, struct wf_seat *seat, const struc
 	struct wf_heard heard = heard_from(lane, frame);
 	uint64_t talk, target;
 
-	follow_address(lane, frame);
-	if (frame->from_rail >= lane->book->count ||
+	if (!follow_address(lane, frame) ||
 	    wf_lane_target(lane, seat, WF_PUBLISHED, frame->from_rail, &talk) ||
 	    wf_lane_target(lane, seat, WF_OUTGOING, frame->from_rail, &target))
 		return;
@@ -445,7 +479,7 @@ void wf_welcome_arrived(struct wf_group *group, struct wf_seat *seat, const stru
 	lane = peer->lane[group->index];
 	if (lane->opened && !lane->closing && frame->token == lane->book->secret &&
 	    frame->incarnation == atomic_load(&peer->incarnation) && frame->to_epoch == atomic_load(&peer->epoch) &&
-	    frame->from_epoch)
+	    frame->from_epoch && is_who_came_first(lane, frame))
 		take_welcome(lane, seat, frame);
 	wf_handle_put(&group->engine->peers, peer->handle);
 }

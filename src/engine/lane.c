@@ -17,7 +17,8 @@
 
 /* ---- books ---- */
 
-struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret)
+struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret,
+			     enum wf_word word)
 {
 	struct wf_book *book = calloc(1, sizeof(*book) + address->count * sizeof(book->rail[0]));
 
@@ -30,6 +31,7 @@ struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_ad
 	}
 	atomic_store(&book->references, 1);
 	book->secret = secret;
+	book->word = word;
 	book->revision = address->revision;
 	book->count = address->count;
 	for (uint32_t i = 0; i < address->count; i++) {
@@ -51,6 +53,22 @@ void wf_book_put(struct wf_book *book)
 		free(book->targets);
 		free(book);
 	}
+}
+
+bool wf_book_has(const struct wf_book *book, const struct wf_wire_address *address, uint32_t rail)
+{
+	return rail < book->count && rail < address->count && book->rail[rail].format == address->rail[rail].address_format &&
+	       book->rail[rail].bytes == address->rail[rail].address_bytes &&
+	       !memcmp(book->rail[rail].address, address->rail[rail].address, book->rail[rail].bytes);
+}
+
+bool wf_book_is(const struct wf_book *book, const struct wf_wire_address *address)
+{
+	bool same = book->revision == address->revision && book->count == address->count;
+
+	for (uint32_t i = 0; same && i < book->count; i++)
+		same = wf_book_has(book, address, i);
+	return same;
 }
 
 static struct wf_target *targets_in(const struct wf_book *book, const struct wf_group *group)

@@ -293,6 +293,7 @@ struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat,
 {
 	const struct wf_wire_rail *rail = &address->rail[hello->from_rail];
 	struct newcomer *newcomer;
+	const struct wf_book *book;
 	struct wf_peer *peer;
 	weft_peer handle;
 
@@ -308,12 +309,13 @@ struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat,
 		challenge(group->newcomers, seat, hello, rail);
 		return NULL;
 	}
-	if (wf_peer_add(group->engine, address, group, newcomer->secret, &handle))
+	if (wf_peer_add_stranger(group, address, newcomer->secret, hello->first, &handle))
 		return NULL;
 	uncount_unproved(group->newcomers, newcomer);
 	peer = wf_handle_get(&group->engine->peers, handle);
 	/* Another worker may have added it, or the application: by other addresses even. */
-	if (peer && peer->lane[group->index]->book->secret == newcomer->secret && newcomer->rail < peer->lane[group->index]->book->count)
+	book = peer ? peer->lane[group->index]->book : NULL;
+	if (book && book->secret == newcomer->secret && wf_book_has(book, address, newcomer->rail))
 		hand_over(newcomer, peer);
 	return peer;
 }

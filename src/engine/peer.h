@@ -11,12 +11,21 @@
 
 struct weft_engine;
 
+/* Whose word a book is. What the application has handed over is the peer's, and so is what a greeting says that was proved by
+ * a secret sent there. A stranger has shown of one rail that it lives there, and says the rest. */
+enum wf_word {
+	WF_WORD_APPLICATION,
+	WF_WORD_PROVED, /* a stranger's, as it came: one of these rails is its own */
+	WF_WORD_MOVED,  /* a stranger's, since then: none may be */
+};
+
 /* A peer's rail addresses at one revision, and the secret that goes there and nowhere else: immutable, shared by the lanes. */
 struct wf_book {
 	_Atomic uint32_t references;
 	uint32_t revision, count;
 	uint64_t number; /* counts the peer's books: a lane never goes back to an older one */
 	uint64_t secret; /* ours for whoever lives there. A lane greets and is greeted by that of its own book */
+	enum wf_word word;
 	struct wf_target *targets; /* our rails × its rails, by group: each lane has its own part and writes it */
 	struct {
 		uint32_t format, serial;
@@ -117,7 +126,7 @@ struct wf_peer {
 	/* Whoever knows it was greeted by us where the peer lives: no frame without it is the peer's. It holds for all
 	 * connections with this incarnation. That of the latest book; written with it, under the directory's lock. */
 	_Atomic uint64_t secret;
-	_Atomic uint64_t their_secret; /* theirs for us; the home writes */
+	_Atomic uint64_t their_secret; /* theirs for us; the home writes. A stranger's is known from the start */
 	_Atomic int state;        /* enum wf_peer_state; the home writes */
 	_Atomic uint32_t epoch;   /* ours, of this connection; the home writes */
 	_Atomic bool added;       /* by the application, not by a hello; written under the directory's lock */
@@ -159,9 +168,10 @@ struct wf_peer {
 };
 
 /* directory.c */
-/* from: the worker that a stranger's proved hello arrived at, and the secret that proved it; NULL: the application adds it. */
-int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from, uint64_t secret,
-		weft_peer *ret_peer);
+int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *address, weft_peer *ret_peer); /* by the application */
+/* By a stranger's hello, on the worker that it arrived at: the secret of ours that proved it, and its own for us. */
+int wf_peer_add_stranger(struct wf_group *from, const struct wf_wire_address *address, uint64_t secret, uint64_t theirs,
+			 weft_peer *ret_peer);
 struct wf_peer *wf_peer_find(struct weft_engine *engine, uint64_t incarnation); /* referenced; NULL: no such peer */
 int wf_peer_remove(struct weft_engine *engine, weft_peer handle);
 int wf_peer_replace(struct weft_engine *engine, weft_peer handle, const struct wf_wire_address *address);
@@ -265,6 +275,9 @@ void wf_challenge_arrived(struct wf_group *group, struct wf_seat *seat, const st
 struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *hello,
 				   const struct wf_wire_address *address);
 
-struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret);
+struct wf_book *wf_book_make(struct weft_engine *engine, const struct wf_wire_address *address, uint64_t secret,
+			     enum wf_word word);
+bool wf_book_has(const struct wf_book *book, const struct wf_wire_address *address, uint32_t rail); /* there, in both */
+bool wf_book_is(const struct wf_book *book, const struct wf_wire_address *address); /* every rail, at the same revision */
 void wf_book_put(struct wf_book *book);
 #endif

@@ -47,5 +47,9 @@ void addresses_of_every_kind(void **state);
 void noise(void **state);
 
 /* names.c */
+void hear_what_the_owner_says(void **state);
+void share_the_owners_address(void **state);
+void move_to_the_owners_address(void **state);
+void be_added_in_the_owners_place(void **state);
 void ask_while_the_owner_is_added(void **state);
 #endif

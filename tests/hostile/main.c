@@ -40,6 +40,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(knock_where_nobody_is_let_in, refuse_unknown, world_close),
 		ATTACK(addresses_of_every_kind),
 		ATTACK(noise),
+		ATTACK(hear_what_the_owner_says),
+		ATTACK(share_the_owners_address),
+		ATTACK(move_to_the_owners_address),
+		ATTACK(be_added_in_the_owners_place),
 		ATTACK(ask_while_the_owner_is_added),
 	};
 

@@ -34,6 +34,17 @@ static void take_the_name(struct raw_link *link, uint32_t rails, bool last)
 	assert_true(raw_connect(&world.stranger, link)); /* whoever was never added is whoever it says */
 }
 
+/* Whatever comes to the stranger holds nothing that another said: each frame is proved by the receiver's own secret. */
+static void hears_only_itself(uint64_t for_ns)
+{
+	uint64_t limit = now_ns() + for_ns;
+	struct wf_frame *frame;
+
+	while (now_ns() < limit)
+		if (raw_receive(&world.stranger, 10 * MS, &frame) && frame->kind != WF_FRAME_NUDGE)
+			assert_true(frame->token == RAW_SECRET || !frame->token);
+}
+
 static void say_hello(const struct raw_link *link, const struct wf_wire_address *as)
 {
 	struct wf_frame hello = raw_hello(&world.stranger, as);
@@ -43,10 +54,117 @@ static void say_hello(const struct raw_link *link, const struct wf_wire_address 
 	assert_true(raw_greet(&world.stranger, &hello, as));
 }
 
+static weft_peer add_victim(void)
+{
+	weft_peer victim;
+
+	assert_int_equal(weft_peer_add(owner.engine, world.victim.address, world.victim.address_bytes, &victim), 0);
+	return victim;
+}
+
+/* The application says who the owner is: what it sends gets there, whatever the stranger goes on saying. */
+static void the_application_decides(const struct raw_link *link)
+{
+	struct wf_wire_address as = world.stranger.address;
+	uint64_t limit = now_ns() + LIMIT;
+	struct weft_event event;
+	weft_peer peer;
+
+	assert_int_equal(weft_peer_add(world.victim.engine, owner.address, owner.address_bytes, &peer), 0);
+	for (uint32_t i = 0; i < 5; i++) {
+		struct wf_frame hello;
+
+		as.revision += 1000;
+		hello = raw_hello(&world.stranger, &as);
+		hello.token = link->token;
+		hello.from_epoch = 0x10000000 + i;
+		assert_true(raw_greet(&world.stranger, &hello, &as));
+	}
+	assert_int_equal(weft_send(world.victim.engine, peer, 99, "for the owner", 13, NULL, NULL), 0);
+	do {
+		assert_true(now_ns() < limit);
+		hears_only_itself(MS);
+		event.type = WEFT_EVENT_NONE;
+		if (weft_queue_poll(owner.queue, &event, 1) == 1)
+			weft_event_release(&event);
+	} while (event.type != WEFT_EVENT_MESSAGE);
+	assert_int_equal(event.tag, 99);
+}
+
 static void close_owner(void)
 {
 	assert_int_equal(weft_close(owner.engine), 0);
 	friend_works();
+}
+
+/* The owner says hello to the victim, where its name is taken: its secret must not go to the stranger. */
+void hear_what_the_owner_says(void **state)
+{
+	struct raw_link link = { 0 };
+
+	open_owner();
+	take_the_name(&link, 1, false);
+	add_victim();
+	hears_only_itself(S);
+	the_application_decides(&link);
+	close_owner();
+}
+
+/* The same, by an address that is the owner's and the stranger's: what the owner answers must not be passed on either. */
+void share_the_owners_address(void **state)
+{
+	for (int last = 0; last < 2; last++) {
+		struct raw_link link = { 0 };
+
+		world.stranger.address.incarnation += (uint64_t)last;
+		open_owner();
+		take_the_name(&link, 2, last);
+		add_victim();
+		for (int i = 0; i < 10; i++) {
+			say_hello(&link, &world.stranger.address);
+			hears_only_itself(100 * MS);
+		}
+		the_application_decides(&link);
+		close_owner();
+	}
+}
+
+/* Proved at its own address, the stranger says that it has moved to the owner's, and comes back when the owner was there. */
+void move_to_the_owners_address(void **state)
+{
+	struct wf_wire_address there;
+	struct raw_link link = { 0 };
+
+	open_owner();
+	take_the_name(&link, 1, false);
+	there = owners;
+	there.revision = world.stranger.address.revision + 1;
+	say_hello(&link, &there);
+	add_victim();
+	hears_only_itself(S);
+	world.stranger.address.revision += 2;
+	for (int i = 0; i < 10; i++) {
+		say_hello(&link, &world.stranger.address);
+		hears_only_itself(100 * MS);
+	}
+	the_application_decides(&link);
+	close_owner();
+}
+
+/* Down to the revision: the blob that the application adds is what the victim has already, but not from its owner. */
+void be_added_in_the_owners_place(void **state)
+{
+	struct raw_link link = { 0 };
+
+	open_owner();
+	owners.revision -= 1001;
+	take_the_name(&link, 1, false);
+	owners.revision += 1001;
+	say_hello(&link, &owners);
+	hears_only_itself(300 * MS);
+	world.stranger.address.revision += 1000;
+	the_application_decides(&link);
+	close_owner();
 }
 
 static void *add_owner(void *delay_ms)
