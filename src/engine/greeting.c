@@ -88,6 +88,8 @@ static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, ui
 				  .to_peer = answered ? answered->handle : 0,
 				  .to_epoch = answered ? answered->epoch : 0,
 				  .credit = wf_channel_first_credit(peer),
+				  .status = (int32_t)(answered ? wf_target_of(lane, seat->place, remote)->question :
+								 lane->path[seat->place].question),
 				  .seq = immediates_for(lane, seat),
 				  .total = engine->settings.max_message,
 				  .tag = peer->handle,
@@ -162,15 +164,22 @@ static void hello(struct wf_lane *lane, uint32_t place, uint64_t now_ns)
 }
 
 /* A completed write's immediate lies in the peer's completion queue, before a hello that is sent from now on: the answer
- * to it says that the peer has read so far. Asked in time, it never holds anything up. */
+ * to it, and not to an earlier one, says that the peer has read so far. Asked in time, it never holds anything up. */
+static void ask_about_immediates(struct wf_lane *lane, struct wf_path *path)
+{
+	if (path->state != WF_PATH_UP || path->immediates_asked || path->immediates_done < (path->immediates_limit + 1) / 2 ||
+	    lane->closing)
+		return;
+	path->immediates_asked = path->immediates_done;
+	path->question++;
+	path->hello_ns = wf_group_now(lane->group);
+	wf_lane_plan(lane);
+}
+
 void wf_lane_immediate_done(struct wf_lane *lane, struct wf_path *path)
 {
 	path->immediates_done++;
-	if (path->immediates_asked || path->immediates_done < (path->immediates_limit + 1) / 2 || lane->closing)
-		return;
-	path->immediates_asked = path->immediates_done;
-	path->hello_ns = wf_group_now(lane->group);
-	wf_lane_plan(lane);
+	ask_about_immediates(lane, path);
 }
 
 static void immediates_read(struct wf_lane *lane, struct wf_path *path, const struct wf_frame *welcome)
@@ -183,6 +192,15 @@ static void immediates_read(struct wf_lane *lane, struct wf_path *path, const st
 	path->immediates -= read < path->immediates ? read : path->immediates;
 	path->tries = 0;
 	wf_lane_runnable(lane);
+}
+
+static void take_answer(struct wf_lane *lane, struct wf_path *path, const struct wf_frame *welcome, uint64_t target)
+{
+	if ((uint32_t)welcome->status != path->question)
+		return; /* what happened since that hello is asked again */
+	immediates_read(lane, path, welcome);
+	wf_lane_path_up(lane, path, welcome->from_rail, target);
+	ask_about_immediates(lane, path);
 }
 
 /* ---- answering hellos ---- */
@@ -383,6 +401,7 @@ static void answer_hello(struct wf_lane *lane, struct wf_seat *seat, const struc
 	if (!follow_address(lane, frame))
 		return;
 	lane->hello = heard_from(lane, frame);
+	wf_target_of(lane, seat->place, frame->from_rail)->question = (uint32_t)frame->status;
 	if (welcome(lane, seat->place, frame->from_rail))
 		return;
 	lane->path[seat->place].welcomes |= UINT64_C(1) << frame->from_rail;
@@ -463,8 +482,7 @@ static void take_welcome(struct wf_lane *lane, struct wf_seat *seat, const struc
 	    wf_lane_target(lane, seat, WF_OUTGOING, frame->from_rail, &target))
 		return;
 	wf_pace_took(&seat->pace, wf_group_now(lane->group) - path->asked_ns);
-	immediates_read(lane, path, frame);
-	wf_lane_path_up(lane, path, frame->from_rail, target);
+	take_answer(lane, path, frame, target);
 	wf_lane_talk_up(lane, path, frame->from_rail, talk);
 	tell_home(lane, path, &heard);
 }

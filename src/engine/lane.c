@@ -177,8 +177,9 @@ void wf_lane_path_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote
 	path->stuck_ns = 0;
 	path->window_bytes = lane->group->seat[path - lane->path].limits.window_first;
 	path->landed_bytes = path->landed_since_ns = 0;
-	path->immediates = path->ops; /* whoever answers a hello has read all that completed before it */
-	path->immediates_done = path->immediates_asked = 0;
+	/* Whoever answers a hello has read all that completed before it: what did since the path went down is counted. */
+	path->immediates = path->ops + path->immediates_done;
+	path->immediates_asked = 0;
 	atomic_fetch_add_explicit(&lane->paths_up, 1, memory_order_relaxed);
 	atomic_store_explicit(&path->moved_ns, wf_group_now(lane->group), memory_order_relaxed);
 	wf_lane_runnable(lane);
@@ -190,6 +191,8 @@ static void path_down(struct wf_lane *lane, struct wf_path *path, uint64_t hello
 		return;
 	path->state = WF_PATH_OPENING;
 	path->hello_ns = path->sought_ns = hello_ns;
+	path->question++;
+	path->immediates_done = path->immediates_asked = 0;
 	atomic_fetch_sub_explicit(&lane->paths_up, 1, memory_order_relaxed);
 }
 

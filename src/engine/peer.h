@@ -60,6 +60,7 @@ struct wf_path {
 	uint64_t asked_ns;   /* when the last hello was sent */
 	uint64_t sought_ns;  /* since when that rail of the peer is asked */
 	uint64_t stuck_ns;   /* since when every post was refused with EAGAIN; 0: not */
+	uint32_t question;   /* that hellos ask now: an answer to an older one says nothing about what happened since */
 	/* Immediates the peer may not have read yet: posted, of them completed, of them asked about by a hello. */
 	uint32_t immediates, immediates_done, immediates_asked, immediates_limit;
 	uint32_t granted; /* what the peer may have unread in this seat's completion queue, all its paths there together */
@@ -76,6 +77,7 @@ struct wf_target {
 	uint8_t route;       /* enum wf_route */
 	uint64_t since_ns;   /* when a stranger's was inserted (trial.c) */
 	bool asked, answered; /* by a hello */
+	uint32_t question;    /* of its hello that waits for an answer */
 };
 
 /* What a lane learned from a hello or its answer, for the home. */

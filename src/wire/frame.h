@@ -16,8 +16,9 @@
 #define WF_FRAME_PAYLOAD (WF_FRAME_BYTES - WF_FRAME_HEADER)
 
 enum wf_frame_kind {
-	WF_FRAME_HELLO = 1, /* tag: our handle for you; call: the incarnation we look for; the rest as in WELCOME */
-	WF_FRAME_WELCOME,   /* the answer: tag: our handle for you; first: our secret for you; seq: immediates you may have unread here on
+	WF_FRAME_HELLO = 1, /* tag: our handle for you; call: the incarnation we look for; status: the number of the question that it
+			       asks, any; the rest as in WELCOME */
+	WF_FRAME_WELCOME,   /* the answer: status: that number; tag: our handle for you; first: our secret for you; seq: immediates you may have unread here on
 			       this path; total: the largest message we take; ack: our address's revision; payload: our address */
 	WF_FRAME_BYE,       /* we removed you, or are closing */
 	WF_FRAME_PING,
@@ -76,7 +77,7 @@ static inline uint64_t wf_frames_of(uint64_t bytes)
 }
 
 #define WF_FRAME_MAGIC   0x4657
-#define WF_FRAME_VERSION 2
+#define WF_FRAME_VERSION 3
 
 /* Between the host's order and the wire's, which is the same both ways; nothing at all where they are one. */
 static inline void wf_frame_turn(struct wf_frame *frame)

@@ -282,3 +282,30 @@ void noise(void **state)
 	memory_is_untouched();
 	nothing_happened();
 }
+
+static enum weft_path_state path_to(const struct raw_link *link)
+{
+	struct weft_path_info info;
+
+	assert_int_equal(weft_path_info(world.victim.engine, link->handle, 0, 0, &info), 0);
+	return info.state;
+}
+
+/* A path carries nothing by the answer to another hello than the one that asks now, as one that was late would be. */
+void answer_another_question(void **state)
+{
+	struct raw_link link = { 0 };
+	struct wf_frame *frame;
+	uint64_t limit;
+
+	world.stranger.misquote = 1;
+	assert_true(raw_connect(&world.stranger, &link));
+	raw_hear(&world.stranger, &link, 500 * MS, &frame);
+	assert_true(path_to(&link) != WEFT_PATH_UP);
+	world.stranger.misquote = 0;
+	for (limit = now_ns() + LIMIT; path_to(&link) != WEFT_PATH_UP;) {
+		raw_hear(&world.stranger, &link, 20 * MS, &frame);
+		assert_true(now_ns() < limit);
+	}
+	nothing_happened();
+}

@@ -40,6 +40,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(knock_where_nobody_is_let_in, refuse_unknown, world_close),
 		ATTACK(addresses_of_every_kind),
 		ATTACK(noise),
+		ATTACK(answer_another_question),
 		ATTACK(hear_what_the_owner_says),
 		ATTACK(share_the_owners_address),
 		ATTACK(move_to_the_owners_address),

@@ -308,6 +308,7 @@ static bool answer(struct raw *raw, const struct raw_link *link, const struct wf
 	welcome.to_epoch = hello->from_epoch;
 	welcome.to_peer = hello->tag;
 	welcome.token = hello->first;
+	welcome.status = hello->status + raw->misquote;
 	return raw_greet(raw, &welcome, &raw->address);
 }
 

@@ -44,6 +44,7 @@ struct raw {
 	struct wf_wire_address address; /* ours, as we choose to tell it */
 	uint8_t rail; /* where among the rails of that address our endpoint is */
 	struct wf_wire_address theirs;
+	int32_t misquote; /* added to the number of a question when we answer it */
 	uint32_t next; /* the receive that is looked at first */
 	uint8_t from_rail; /* which of its rails says hello */
 	uint64_t patience; /* how long to wait for the victim; only what is refused ever takes so long */
