@@ -481,7 +481,10 @@ static void take_welcome(struct wf_lane *lane, struct wf_seat *seat, const struc
 	    wf_lane_target(lane, seat, WF_PUBLISHED, frame->from_rail, &talk) ||
 	    wf_lane_target(lane, seat, WF_OUTGOING, frame->from_rail, &target))
 		return;
-	wf_pace_took(&seat->pace, wf_group_now(lane->group) - path->asked_ns);
+	/* One that nobody asked for, or that came before, says nothing about how long an answer takes. */
+	if (path->asked_ns)
+		wf_pace_took(&seat->pace, wf_group_now(lane->group) - path->asked_ns);
+	path->asked_ns = 0;
 	take_answer(lane, path, frame, target);
 	wf_lane_talk_up(lane, path, frame->from_rail, talk);
 	tell_home(lane, path, &heard);

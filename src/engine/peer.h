@@ -57,7 +57,7 @@ struct wf_path {
 	uint8_t talk_remote; /* the peer's rail that talk is the address of */
 	uint64_t welcomes;   /* bit j: the peer's rail j said hello and waits for an answer over this rail of ours */
 	uint64_t hello_ns;   /* say hello (again) at */
-	uint64_t asked_ns;   /* when the last hello was sent */
+	uint64_t asked_ns;   /* when the last hello was sent; 0: it was answered, or there was none */
 	uint64_t sought_ns;  /* since when that rail of the peer is asked */
 	uint64_t stuck_ns;   /* since when every post was refused with EAGAIN; 0: not */
 	uint32_t question;   /* that hellos ask now: an answer to an older one says nothing about what happened since */

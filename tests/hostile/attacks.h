@@ -46,6 +46,7 @@ void knock_where_nobody_is_let_in(void **state);
 void addresses_of_every_kind(void **state);
 void noise(void **state);
 void answer_another_question(void **state);
+void answer_what_nobody_asked(void **state);
 
 /* names.c */
 void hear_what_the_owner_says(void **state);

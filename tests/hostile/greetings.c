@@ -1,4 +1,5 @@
 /* Somebody else's name, guessed numbers, and many names: what a greeting can and cannot do. */
+#include "engine/engine.h"
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 
@@ -307,5 +308,48 @@ void answer_another_question(void **state)
 		raw_hear(&world.stranger, &link, 20 * MS, &frame);
 		assert_true(now_ns() < limit);
 	}
+	nothing_happened();
+}
+
+static int read_pace(struct wf_group *group, void *ret_ns)
+{
+	*(uint64_t *)ret_ns = group->seat[0].pace.took_ns;
+	return 0;
+}
+
+/* How long things take on the victim's rail, as far as it knows: whoever cancels there waits accordingly. */
+static uint64_t pace(void)
+{
+	static uint64_t took_ns;
+
+	assert_int_equal(wf_engine_control(world.victim.engine, read_pace, NULL, &took_ns), 0);
+	return took_ns;
+}
+
+/* The answer to a hello once more, long after: it is not that late. */
+void answer_what_nobody_asked(void **state)
+{
+	struct wf_frame *frame, welcome, ping;
+	struct raw_link link = { 0 };
+	uint64_t before, limit;
+
+	assert_true(raw_connect(&world.stranger, &link));
+	for (limit = now_ns() + LIMIT; path_to(&link) != WEFT_PATH_UP; assert_true(now_ns() < limit))
+		raw_hear(&world.stranger, &link, 20 * MS, &frame);
+	raw_hear(&world.stranger, &link, 1500 * MS, &frame);
+	before = pace();
+	welcome = raw_hello(&world.stranger, &world.stranger.address);
+	welcome.kind = WF_FRAME_WELCOME;
+	welcome.from_epoch = link.epoch;
+	welcome.to_epoch = link.their_epoch;
+	welcome.to_peer = link.handle;
+	welcome.token = link.token;
+	assert_true(raw_greet(&world.stranger, &welcome, &world.stranger.address));
+	ping = raw_frame(&world.stranger, &link, WF_FRAME_PING);
+	assert_true(raw_send(&world.stranger, &ping, NULL));
+	do
+		assert_true(raw_receive(&world.stranger, LIMIT, &frame));
+	while (frame->kind != WF_FRAME_PONG);
+	assert_in_range(pace(), 0, before < S ? S : before);
 	nothing_happened();
 }
