@@ -14,7 +14,8 @@
 
 #define NOTICES_EACH 4
 #define SLOTS        64
-#define SLOTS_OUT    8               /* whose challenge may be on a NIC at the same time: where nobody is, it may stay there */
+#define SLOTS_OUT    8               /* whose challenge may be on a NIC at the same time */
+#define SLOTS_STUCK  32              /* the same, of those besides that were sent where nobody is and do not leave it */
 #define KEEP_NS      (50 * WF_MS)    /* time to answer before another may take the slot */
 #define KEEP_LAST_NS (250 * WF_MS)
 #define UNPROVED_NS  (WF_S / 64)     /* over sockets: so often, on average, to an address that nobody has been at yet … */
@@ -111,6 +112,26 @@ static uint32_t count_on_nic(const struct wf_newcomers *newcomers)
 	return count;
 }
 
+static uint32_t count_stuck(const struct wf_group *group)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < group->tx_count; i++)
+		count += group->tx[i].stuck && group->tx[i].lane && !group->tx[i].lane->peer;
+	return count;
+}
+
+/* Addresses where nobody is must not keep everybody else out; nor may they hold most slots, or frames. */
+static bool may_send(const struct wf_newcomers *newcomers)
+{
+	uint32_t out = count_on_nic(newcomers), stuck;
+
+	if (out < SLOTS_OUT)
+		return true;
+	stuck = count_stuck(newcomers->group);
+	return stuck < SLOTS_STUCK && stuck < newcomers->group->tx_count / 4 && out - stuck < SLOTS_OUT;
+}
+
 static void try_send(struct wf_newcomers *newcomers, struct newcomer *newcomer, uint64_t now_ns)
 {
 	int error = -EAGAIN;
@@ -119,7 +140,7 @@ static void try_send(struct wf_newcomers *newcomers, struct newcomer *newcomer, 
 		newcomer->send_ns = WF_NEVER; /* it says hello again */
 		return;
 	}
-	if (count_on_nic(newcomers) < SLOTS_OUT)
+	if (may_send(newcomers))
 		error = send_challenge(newcomer);
 	newcomer->send_ns = error == -EAGAIN ? now_ns + (RETRY_NS << newcomer->tries) : WF_NEVER;
 	newcomer->tries += newcomer->tries < 10;
