@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOVE_NS (1 * WF_S) /* a peer's addresses follow its greetings so often … */
+#define MOVES   4u         /* … and so many times at once, after it has not moved for a while */
+
 static int by_incarnation(const void *a, const void *b)
 {
 	uint64_t x = atomic_load(&((struct wf_peer *)(uintptr_t)a)->incarnation);
@@ -149,6 +152,19 @@ static void tell_lanes(struct wf_peer *peer, struct wf_group *from, struct wf_bo
 	}
 }
 
+/* Each costs every lane some work, and a peer may say that it moves as often as it likes. Several rails may be reopened at once. */
+static bool may_move(struct wf_peer *peer, uint64_t now_ns)
+{
+	uint64_t earliest = now_ns > MOVES * MOVE_NS ? now_ns - MOVES * MOVE_NS : 0;
+
+	if (peer->moved_ns < earliest)
+		peer->moved_ns = earliest;
+	if (peer->moved_ns + MOVE_NS > now_ns)
+		return false; /* it says so again with its next hello */
+	peer->moved_ns += MOVE_NS;
+	return true;
+}
+
 void wf_peer_moved(struct wf_lane *lane, const struct wf_wire_address *address)
 {
 	struct wf_peer *peer = lane->peer;
@@ -156,7 +172,7 @@ void wf_peer_moved(struct wf_lane *lane, const struct wf_wire_address *address)
 
 	pthread_mutex_lock(&peer->engine->directory_lock);
 	/* The application may have said who the peer is, and the lane not have heard of it yet. */
-	if (lane->book->secret == peer->book->secret && is_newer(peer, address))
+	if (lane->book->secret == peer->book->secret && is_newer(peer, address) && may_move(peer, wf_group_now(lane->group)))
 		book = swap_book(peer, address, peer->book->secret,
 				 peer->book->word == WF_WORD_APPLICATION ? WF_WORD_APPLICATION : WF_WORD_MOVED);
 	pthread_mutex_unlock(&peer->engine->directory_lock);

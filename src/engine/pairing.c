@@ -47,25 +47,31 @@ int wf_pair_pick(struct wf_lane *lane, const struct wf_seat *seat, uint32_t from
 	for (uint32_t i = 0; i < lane->book->count; i++) {
 		uint32_t remote = (from + i) % lane->book->count;
 
-		if (wf_pair_usable(lane, seat, remote))
+		if (wf_pair_usable(lane, seat, remote)) {
+			lane->path[seat->place].refused = false;
 			return (int)remote;
+		}
 	}
 	return -1;
 }
 
-static void say_why_not(const struct wf_lane *lane, const struct wf_seat *seat)
+/* Once, until a rail is found: the addresses are the peer's to choose, and to change. */
+static void say_why_not(struct wf_lane *lane, const struct wf_seat *seat)
 {
-	char address[64], by[32];
+	char address[64], by[32], more[32] = "";
+	uint32_t first = 0;
 
-	for (uint32_t i = 0; i < lane->book->count; i++) {
-		if (!lane->book->rail[i].reachable)
-			continue;
-		wf_address_text(lane->book->rail[i].address, lane->book->rail[i].bytes, address, sizeof(address));
-		wf_routes_name(lane->group->kernel, wf_target_of(lane, seat->place, i)->device, by, sizeof(by));
-		wf_log(&lane->group->engine->log, WEFT_LOG_WARN, "rail %s carries nothing to %s of peer %llx: %s%s", seat->nic->name,
-		       address, (unsigned long long)lane->peer->handle, by[0] ? "the kernel sends there by " : "no route",
-		       by);
-	}
+	while (first < lane->book->count && !lane->book->rail[first].reachable)
+		first++;
+	if (lane->path[seat->place].refused || first == lane->book->count)
+		return;
+	lane->path[seat->place].refused = true;
+	wf_address_text(lane->book->rail[first].address, lane->book->rail[first].bytes, address, sizeof(address));
+	wf_routes_name(lane->group->kernel, wf_target_of(lane, seat->place, first)->device, by, sizeof(by));
+	if (lane->book->count > 1)
+		snprintf(more, sizeof(more), ", nor to the other %u", lane->book->count - 1);
+	wf_log(&lane->group->engine->log, WEFT_LOG_WARN, "rail %s carries nothing to %s of peer %llx: %s%s%s", seat->nic->name, address,
+	       (unsigned long long)lane->peer->handle, by[0] ? "the kernel sends there by " : "no route", by, more);
 }
 
 static void hello_at_once(struct wf_lane *lane, struct wf_path *path)

@@ -53,6 +53,7 @@ struct wf_path {
 	uint8_t state, remote; /* the peer's rail at the other end */
 	uint8_t tries;       /* hellos to that rail that were not answered */
 	bool talks;          /* frames can be sent over it: the peer's rail was heard from */
+	bool refused;        /* no rail of the peer can be paired with it, and the log says so */
 	uint8_t hellos_out;  /* on the NIC */
 	uint8_t talk_remote; /* the peer's rail that talk is the address of */
 	uint64_t welcomes;   /* bit j: the peer's rail j said hello and waits for an answer over this rail of ours */
@@ -166,6 +167,7 @@ struct wf_peer {
 	_Atomic uint64_t ended;    /* of those; the home writes */
 	uint64_t bytes;            /* what it takes, for info */
 	struct wf_book *book;      /* the latest; under the directory's lock */
+	uint64_t moved_ns;         /* what greetings may still change it by; the same */
 	struct wf_lane *lane[];    /* by group */
 };
 

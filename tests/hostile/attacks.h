@@ -47,6 +47,7 @@ void addresses_of_every_kind(void **state);
 void noise(void **state);
 void answer_another_question(void **state);
 void answer_what_nobody_asked(void **state);
+void move_all_the_time(void **state);
 
 /* names.c */
 void hear_what_the_owner_says(void **state);

@@ -3,6 +3,7 @@
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static struct wf_wire_address address_of(const struct actor *actor)
@@ -351,5 +352,61 @@ void answer_what_nobody_asked(void **state)
 		assert_true(raw_receive(&world.stranger, LIMIT, &frame));
 	while (frame->kind != WF_FRAME_PONG);
 	assert_in_range(pace(), 0, before < S ? S : before);
+	nothing_happened();
+}
+
+/* The stranger lives elsewhere with each hello, 64 times over, and nowhere that can be reached. */
+static void move(const struct raw_link *link, struct wf_wire_address *as)
+{
+	struct wf_frame hello;
+
+	as->revision++;
+	as->count = WF_MAX_RAILS;
+	for (uint32_t i = 0; i < WF_MAX_RAILS; i++) {
+		as->rail[i] = world.stranger.address.rail[0];
+		as->rail[i].serial = as->revision;
+		if (!world_is("tcp"))
+			continue;
+		memcpy(as->rail[i].address + 4, (uint8_t[]){ 224, 0, 0, 1 }, 4);
+		as->rail[i].address[2] = (uint8_t)as->revision;
+		as->rail[i].address[3] = (uint8_t)i;
+	}
+	hello = raw_hello(&world.stranger, as);
+	hello.token = link->token;
+	hello.from_epoch = link->epoch;
+	raw_greet(&world.stranger, &hello, as); /* a full NIC refuses some */
+}
+
+static char *seen_at(const struct raw_link *link)
+{
+	static struct weft_path_info info;
+
+	assert_int_equal(weft_path_info(world.victim.engine, link->handle, 0, 0, &info), 0);
+	return info.address;
+}
+
+/* Its new addresses are looked at now and then, not with each hello, and the log is not full of them. */
+void move_all_the_time(void **state)
+{
+	struct raw_link link = { 0 };
+	struct wf_wire_address as = world.stranger.address;
+	uint32_t warnings, moves = 0;
+	char last[64] = "";
+	struct wf_frame *frame;
+	uint64_t since;
+
+	assert_true(raw_connect(&world.stranger, &link));
+	warnings = atomic_load(&world_warnings);
+	since = now_ns();
+	for (int i = 0; i < 100; i++) {
+		move(&link, &as);
+		while (raw_receive(&world.stranger, 5 * MS, &frame))
+			; /* time to follow */
+		moves += strcmp(last, seen_at(&link)) != 0;
+		snprintf(last, sizeof(last), "%s", seen_at(&link));
+	}
+	/* One a second and a few at once; the first is where it was. Simulated addresses all look the same. */
+	assert_in_range(moves, world_is("tcp"), 6 + (now_ns() - since) / S);
+	assert_in_range(atomic_load(&world_warnings) - warnings, 0, 3);
 	nothing_happened();
 }

@@ -42,7 +42,6 @@ struct raw {
 	uint8_t *data;		     /* what RMA reads into and writes from */
 	fi_addr_t victim;
 	struct wf_wire_address address; /* ours, as we choose to tell it */
-	uint8_t rail; /* where among the rails of that address our endpoint is */
 	struct wf_wire_address theirs;
 	int32_t misquote; /* added to the number of a question when we answer it */
 	uint32_t next; /* the receive that is looked at first */

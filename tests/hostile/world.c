@@ -7,6 +7,7 @@
 #include <string.h>
 
 struct world world;
+_Atomic uint32_t world_warnings;
 struct weft_config world_victim = WEFT_CONFIG_INIT;
 static const char *scene = "tcp";
 
@@ -23,7 +24,9 @@ bool world_is(const char *name)
 
 static void log_line(void *context, enum weft_log_level level, const char *text)
 {
-	fprintf(stderr, "%.3f %s: %s\n", (double)now_ns() / 1e9, (const char *)context, text);
+	atomic_fetch_add(&world_warnings, level == WEFT_LOG_WARN);
+	if (getenv("TEST_LOG"))
+		fprintf(stderr, "%.3f %s: %s\n", (double)now_ns() / 1e9, (const char *)context, text);
 }
 
 struct weft_config world_config(const char *host)
@@ -36,10 +39,8 @@ struct weft_config world_config(const char *host)
 	config.heartbeat_ns = S;
 	config.peer_limit_ns = 15 * S;
 	config.rail_limit_ns = 10 * S;
-	if (getenv("TEST_LOG")) {
-		config.log = log_line;
-		config.log_context = (void *)(uintptr_t)host;
-	}
+	config.log = log_line;
+	config.log_context = (void *)(uintptr_t)host;
 	if (!world_is("tcp")) {
 		snprintf(spec, sizeof(spec), "p5,nics=1,personality=%s,name=%s", scene, host);
 		if (wf_sim_setup(spec, error, sizeof(error)))

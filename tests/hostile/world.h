@@ -10,6 +10,7 @@
 #include "weft.h"
 
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stddef.h>
 
@@ -37,6 +38,7 @@ struct world {
 	uint64_t tag;
 };
 extern struct world world;
+extern _Atomic uint32_t world_warnings; /* lines that the engines have logged */
 
 /* "tcp", "efa" or "verbs"; the latter two are simulated. False: no such scene. */
 bool world_choose(const char *name);
