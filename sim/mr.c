@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #define PAGE_BITS	  12
-#define MAX_PAGES_REMOTE  (1u << 20)   /* one region open to remote writes */
 #define FI_MR_DMABUF_FLAG (1ull << 40) /* FI_MR_DMABUF, absent from 1.17's headers */
 
 static int mr_close(struct fid *fid)
@@ -79,7 +78,7 @@ static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, ui
 	if (fault_active(dom) && (rc = fault_registration(dom)))
 		return rc;
 	if (dom->config->spec.personality != SIM_VERBS && (access & FI_REMOTE_WRITE) &&
-	    pages > MAX_PAGES_REMOTE)
+	    pages > dom->config->spec.mr_pages)
 		return -FI_EINVAL;
 	if (dom->pages_used + pages > dom->config->spec.pages)
 		return -FI_ENOMEM;

@@ -67,6 +67,11 @@ static const struct key keys[] = {
 	  0,
 	  1000000 },
 	{ { "pages", "67108864", "4 KiB pages a NIC can register" }, COUNT, AT(pages), 1, UINT64_MAX },
+	{ { "mr_pages", "1048576", "efa: of them in one region that peers may write to" },
+	  COUNT,
+	  AT(mr_pages),
+	  1,
+	  UINT64_MAX },
 	{ { "seed", "1", "of reordering, jitter and fault probability" }, COUNT, AT(seed), 0, UINT64_MAX },
 	{ { "strict", "0, 1", "stop the process on misuse" }, COUNT, AT(strict), 0, 1 },
 	{ { "target_progress", "0, 1", "RMA lands only while the target reads its CQ" },
@@ -300,6 +305,7 @@ static void take_machine(struct sim_spec *spec, const struct sim_machine *machin
 	spec->rnr_ns = 50000;
 	spec->rnr_retries = 7;
 	spec->pages = 1ull << 26;
+	spec->mr_pages = 1ull << 20;
 	spec->seed = 1;
 }
 

@@ -27,6 +27,7 @@ struct sim_spec {
 	uint64_t unresponsive_ns; /* silence until a request fails; SIM_NEVER */
 	uint64_t rnr_ns, rnr_retries;
 	uint64_t pages; /* registration budget of a NIC, in 4 KiB pages */
+	uint64_t mr_pages; /* of them in one region open to remote writes; not verbs */
 	uint64_t strict, target_progress;
 	bool as_efa; /* as=efa: the provider is called "efa" and lists both of EFA's fabrics */
 	uint64_t emulated; /* writes go by messages, as on cards without RDMA writes */

@@ -228,6 +228,11 @@ static void registration_limits(void **state)
 	    fi_mr_reg(a.domain, a.memory, (1ul << 32) + 4096, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL),
 	    -FI_EINVAL); /* a remote-write region has at most a million pages */
 	rig_close(&a);
+	rig_open_spec(&a, "p5,mr_pages=512"); /* or so many */
+	assert_int_equal(fi_mr_reg(a.domain, a.memory, (2u << 20) + 4096, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL), -FI_EINVAL);
+	assert_int_equal(fi_mr_reg(a.domain, a.memory, (2u << 20) + 4096, FI_REMOTE_READ, 0, 0, 0, &mr, NULL), 0);
+	assert_int_equal(fi_close(&mr->fid), 0);
+	rig_close(&a);
 }
 
 static void handshake(void **state)
