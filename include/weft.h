@@ -164,8 +164,9 @@ int weft_queue_fd(weft_queue *queue);
 
 /* Any region can be the local side of our own operations. Takes as long as the provider takes to register the memory with every
  * rail (pinning: seconds for many GB); operations and peers are served meanwhile. -ETIMEDOUT after 60 s: a worker hangs inside
- * its provider. What was registered by then is undone when it comes back. The same for closing and revoking. -EFBIG: it has more
- * pages than the NIC takes in one region that peers may write to (EFA: 1 Mi, which is 4 GiB of pages of 4 KiB). */
+ * its provider. What was registered by then is undone when it comes back. The same for closing and revoking. Where it has more
+ * pages than the NIC takes at once with peers' writes (EFA: 1 Mi, which is 4 GiB of pages of 4 KiB) it is registered in parts, which
+ * nobody notices but for counted writes (below). -EFBIG: in more parts than a descriptor has room for (over 32 rails 120, 472 GiB). */
 int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
 /* The same for memory that is in or near a GPU (its PCI address, "0000:53:00.0") or a NUMA node ("numa:1"): operations
  * from and to it use the rails near it. NULL: as weft_region_register(). Near is a wish: on a host without such a GPU or node,
@@ -175,7 +176,7 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 			      weft_region *ret_region);
 /* -EBUSY while our own operations use it. Peers' operations on it fail from now on. */
 int weft_region_close(weft_engine *engine, weft_region region);
-/* The descriptor for peers: base, length, access, incarnation, a key for each rail. As weft_address() for *bytes. */
+/* The descriptor for peers: base, length, access, incarnation, a key for each rail or each part on it. As weft_address() for *bytes. */
 int weft_region_export(weft_engine *engine, weft_region region, void *blob, size_t *bytes);
 /* -EBUSY while our own operations use it; an error leaves everything as it was. Takes the access granted to peers back; the region stays usable locally. Peers that imported it get
  * -ESTALE once they have heard of it; until then the provider refuses them, except shm's of libfabric 1.17, which checks
@@ -202,7 +203,8 @@ int weft_remote_close(weft_engine *engine, weft_remote remote);
 enum weft_notify_kind {
 	WEFT_NOTIFY_NOTHING,
 	WEFT_NOTIFY_FENCED,  /* one event at the receiver when everything has landed, exactly once */
-	WEFT_NOTIFY_COUNTED, /* each write carries .immediate, an empty one too (-EOPNOTSUPP over shm); the receiver counts with weft_expect() */
+	WEFT_NOTIFY_COUNTED, /* each write carries .immediate, an empty one too (-EOPNOTSUPP over shm); the receiver counts with weft_expect().
+			      * -EMSGSIZE: larger than the rails take at once, or than 64 MiB where either memory is registered in parts */
 };
 #define WEFT_NOTIFY_MAX 64 /* bytes of payload a fenced notification carries */
 

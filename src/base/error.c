@@ -29,9 +29,9 @@
 	X(EADDRINUSE, "every port of the range is in use", "give config.ports a wider range, or end what holds its ports") \
 	X(EIO, "the provider reported an error", "see the event's error text")                                      \
 	X(EREMOTEIO, "the peer's memory refused the access", "was the region closed or revoked at the peer?")        \
-	X(EMSGSIZE, "too large", "messages are limited by max_message; use weft_write for bulk data")                \
+	X(EMSGSIZE, "too large", "messages are limited by max_message, counted writes by what a rail takes at once; use weft_write for bulk data") \
 	X(EOPNOTSUPP, "not supported by these rails", "weft info shows what the provider offers")                   \
-	X(EFBIG, "too many pages for one region", "use huge pages, or register it in parts of less than 4 GiB")       \
+	X(EFBIG, "too many pages for one region", "use huge pages, or register it as several regions")                \
 	X(ENOMEM, "out of memory", "for registrations: raise the locked-memory limit (ulimit -l)")                   \
 	X(ENOBUFS, "the buffer is too small", "call again with the size that was returned")                          \
 	X(EPERM, "not permitted", NULL)                                                                              \

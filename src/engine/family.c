@@ -188,13 +188,14 @@ static int make_child(struct family *family, struct wf_slice *slices, uint32_t c
 	memcpy(child->slice, slices, count * sizeof(*slices));
 	memset(slices, 0, count * sizeof(*slices)); /* moved: not to be put twice */
 	child->slices = count;
+	wf_request_reach(child);
 	error = wf_request_peer(engine, child->slice[0].remote->peer, &child->peer);
 	for (uint32_t i = 0; i < count && !error; i++) {
 		error = wf_request_incarnation(child, &child->slice[i]);
 		total =
 		    child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
 		if (!error && child->notify == WEFT_NOTIFY_COUNTED)
-			error = wf_request_counted(engine, child->slice[i].bytes);
+			error = wf_request_counted(child, child->slice[i].bytes);
 	}
 	child->unit_bytes =
 	    child->notify == WEFT_NOTIFY_COUNTED ? engine->largest_piece : wf_request_unit(child, total);

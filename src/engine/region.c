@@ -76,7 +76,8 @@ static int do_step(struct wf_region *region, int (*step)(struct wf_region *regio
 
 static int register_rail(struct wf_region *region, struct wf_seat *seat)
 {
-	return wf_rail_register(seat->rail, region->base, region->bytes, region->access, &region->memory[seat->index]);
+	return wf_rail_register(seat->rail, region->base, region->bytes, region->access,
+				wf_blob_most_tiles(region->engine->rails, WEFT_BLOB_MAX), &region->memory[seat->index]);
 }
 
 static int unregister_rail(struct wf_region *region, struct wf_seat *seat)
@@ -89,7 +90,7 @@ static int unregister_rail(struct wf_region *region, struct wf_seat *seat)
 static int register_local(struct wf_region *region, struct wf_seat *seat)
 {
 	return wf_rail_needs_local(seat->rail) ?
-		       wf_rail_register(seat->rail, region->base, region->bytes, 0, &region->local[seat->index]) :
+		       wf_rail_register(seat->rail, region->base, region->bytes, 0, 1, &region->local[seat->index]) :
 		       0;
 }
 
@@ -128,10 +129,21 @@ static void unregister_late(struct wf_group *group, void *context)
 	wf_engine_control_later(group, step_on, put_late, region); /* without memory it stays until the engine closes */
 }
 
+static uint64_t reach_of(const struct wf_region *region)
+{
+	uint64_t reach = UINT64_MAX;
+
+	for (uint32_t i = 0; i < region->engine->rails; i++)
+		if (region->memory[i].tiles && region->memory[i].tiles->reach < reach)
+			reach = region->memory[i].tiles->reach;
+	return reach;
+}
+
 static void end_change(struct wf_region *region)
 {
 	free(region->local);
 	region->local = NULL;
+	region->reach = reach_of(region); /* what is left for local use has no tiles */
 	atomic_store(&region->changing, 0);
 	wf_handle_put(&region->engine->regions, region->handle);
 }
@@ -193,44 +205,83 @@ void wf_region_release(void *object)
 	struct wf_region *region = object;
 
 	free(region->local);
-	free(region->wire);
+	free(region->blob);
 	free(region);
 }
 
 /* ---- the application's side ---- */
 
+/* One rail's memory, and its tiles' keys from the next on that is free. */
+static void describe_rail(const struct wf_region *region, uint32_t rail, struct wf_wire_region *wire, uint64_t *keys)
+{
+	const struct wf_rail_memory *memory = &region->memory[rail];
+	const struct wf_rail_tiles *tiles = memory->tiles;
+	uint32_t i = wire->count;
+
+	if (!memory->mr && !tiles)
+		return;
+	wire->count++;
+	wire->key[i].rail = (uint8_t)rail;
+	wire->key[i].base = memory->base;
+	wire->key[i].key = tiles ? 0 : memory->key;
+	if (!tiles)
+		return;
+	wire->key[i].tiles = (uint16_t)tiles->count;
+	wire->key[i].step = tiles->step;
+	wire->key[i].reach = tiles->reach;
+	for (uint32_t t = 0; t < tiles->count; t++)
+		keys[wire->tiles++] = tiles->tile[t].key;
+}
+
+static int pack_into(struct wf_region *region, const struct wf_wire_region *wire, const uint64_t *keys)
+{
+	size_t bytes = 0;
+
+	wf_blob_pack_region(wire, keys, NULL, &bytes); /* how many */
+	if (bytes > WEFT_BLOB_MAX) {
+		wf_log(&region->engine->log, WEFT_LOG_WARN, "registering %llu bytes: the %u keys of their parts do not fit a descriptor",
+		       (unsigned long long)region->bytes, wire->tiles);
+		return -EFBIG;
+	}
+	region->blob = malloc(bytes);
+	region->blob_bytes = bytes;
+	return region->blob ? wf_blob_pack_region(wire, keys, region->blob, &bytes) : -ENOMEM;
+}
+
 /* What peers get to know of it, once it is registered. */
-static void describe(struct wf_region *region)
+static int describe(struct wf_region *region)
 {
 	struct weft_engine *engine = region->engine;
-	struct wf_wire_region *wire = region->wire;
+	struct wf_wire_region wire = { .incarnation = engine->incarnation,
+				       .region = region->handle,
+				       .proof = region->proof,
+				       .bytes = region->bytes,
+				       .access = region->access };
+	uint64_t *keys = NULL;
+	size_t tiles = 0;
+	int error;
 
-	*wire = (struct wf_wire_region){ .incarnation = engine->incarnation,
-					 .region = region->handle,
-					 .proof = region->proof,
-					 .bytes = region->bytes,
-					 .access = region->access };
-	for (uint32_t i = 0; i < engine->rails; i++) {
-		if (!region->memory[i].mr)
-			continue;
-		wire->key[wire->count].rail = (uint8_t)i;
-		wire->key[wire->count].key = region->memory[i].key;
-		wire->key[wire->count++].base = region->memory[i].base;
-	}
+	region->reach = reach_of(region);
+	if (!region->access)
+		return 0;
+	for (uint32_t i = 0; i < engine->rails; i++)
+		tiles += region->memory[i].tiles ? region->memory[i].tiles->count : 0;
+	if (tiles && !(keys = malloc(tiles * sizeof(*keys))))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < engine->rails; i++)
+		describe_rail(region, i, &wire, keys);
+	error = pack_into(region, &wire, keys);
+	free(keys);
+	return error;
 }
 
 static struct wf_region *make_region(struct weft_engine *engine)
 {
 	struct wf_region *region = calloc(1, sizeof(*region) + engine->rails * sizeof(region->memory[0]));
 
-	if (!region)
-		return NULL;
-	region->engine = engine;
-	region->wire = calloc(1, sizeof(*region->wire));
-	if (region->wire)
-		return region;
-	free(region);
-	return NULL;
+	if (region)
+		region->engine = engine;
+	return region;
 }
 
 int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
@@ -262,13 +313,14 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	}
 	region->handle = handle;
 	error = do_step(region, register_rail, unregister_late);
+	if (!error)
+		error = describe(region);
 	if (error) {
 		wf_handle_retire(&engine->regions, handle);
 		if (error != -ETIMEDOUT && do_step(region, unregister_rail, put_late) != -ETIMEDOUT)
 			wf_handle_put(&engine->regions, handle);
 		return error;
 	}
-	describe(region);
 	atomic_fetch_add(&engine->region_bytes, bytes);
 	*ret_region = handle;
 	return 0;
@@ -375,8 +427,12 @@ int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob,
 		error = -ESTALE;
 	else if (!region->access)
 		error = -EACCES;
-	if (!error)
-		error = wf_blob_pack_region(region->wire, blob, bytes);
+	if (!error && *bytes < region->blob_bytes)
+		error = -ENOBUFS;
+	else if (!error)
+		memcpy(blob, region->blob, region->blob_bytes);
+	if (!error || error == -ENOBUFS)
+		*bytes = region->blob_bytes;
 	wf_handle_put(&engine->regions, handle);
 	return error;
 }
@@ -401,37 +457,63 @@ static int check_import(struct weft_engine *engine, weft_peer handle, const stru
 	return error;
 }
 
+/* Room for what the descriptor says: the keys of tiles behind those of rails. */
+static struct wf_remote *make_remote(const struct wf_wire_region *wire)
+{
+	struct wf_remote *remote;
+	uint32_t rails = 0;
+
+	for (uint32_t i = 0; i < wire->count; i++)
+		if (wire->key[i].rail >= rails)
+			rails = wire->key[i].rail + 1u;
+	remote = calloc(1, sizeof(*remote) + rails * sizeof(remote->key[0]) + wire->tiles * sizeof(uint64_t));
+	if (remote)
+		remote->count = rails;
+	return remote;
+}
+
+static void fill_remote(struct wf_remote *remote, const struct wf_wire_region *wire, const uint64_t *tile)
+{
+	remote->incarnation = wire->incarnation;
+	remote->region = wire->region;
+	remote->proof = wire->proof;
+	remote->bytes = wire->bytes;
+	remote->access = wire->access;
+	remote->reach = UINT64_MAX;
+	for (uint32_t i = 0; i < wire->count; i++) {
+		remote->rails |= UINT64_C(1) << wire->key[i].rail;
+		remote->key[wire->key[i].rail] = (struct wf_remote_key){ .key = wire->key[i].key,
+									 .base = wire->key[i].base,
+									 .step = wire->key[i].step,
+									 .tile = tile,
+									 .tiles = wire->key[i].tiles };
+		tile += wire->key[i].tiles;
+		if (wire->key[i].tiles && wire->key[i].reach < remote->reach)
+			remote->reach = wire->key[i].reach;
+	}
+}
+
 int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes, weft_remote *ret_remote)
 {
 	struct wf_wire_region wire;
 	struct wf_remote *remote;
-	uint32_t rails = 0;
+	uint64_t *tiles;
 	int error = wf_blob_unpack_region(blob, bytes, &wire);
 
 	if (!error)
 		error = check_import(engine, peer, &wire);
 	if (error)
 		return error;
-	for (uint32_t i = 0; i < wire.count; i++)
-		if (wire.key[i].rail >= rails)
-			rails = wire.key[i].rail + 1u;
-	remote = calloc(1, sizeof(*remote) + rails * sizeof(remote->key[0]));
+	remote = make_remote(&wire);
 	if (!remote)
 		return -ENOMEM;
 	remote->engine = engine;
 	remote->peer = peer;
-	remote->incarnation = wire.incarnation;
-	remote->region = wire.region;
-	remote->proof = wire.proof;
-	remote->bytes = wire.bytes;
-	remote->access = wire.access;
-	remote->count = rails;
-	for (uint32_t i = 0; i < wire.count; i++) {
-		remote->rails |= UINT64_C(1) << wire.key[i].rail;
-		remote->key[wire.key[i].rail].key = wire.key[i].key;
-		remote->key[wire.key[i].rail].base = wire.key[i].base;
-	}
-	error = wf_handle_add(&engine->remotes, remote, &remote->handle);
+	tiles = (uint64_t *)(remote->key + remote->count);
+	error = wire.tiles ? wf_blob_unpack_tiles(blob, bytes, &wire, tiles) : 0;
+	fill_remote(remote, &wire, tiles);
+	if (!error)
+		error = wf_handle_add(&engine->remotes, remote, &remote->handle);
 	if (error) {
 		free(remote);
 		return error;

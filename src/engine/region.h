@@ -19,13 +19,22 @@ struct wf_region {
 	uint32_t access;
 	uint64_t proof; /* random; in the descriptor, and in every manifest that names the region */
 	struct wf_rail_memory *local; /* while it is revoked: what takes the place of memory, by rail index */
-	struct wf_wire_region *wire;  /* what is exported: never changes */
+	void *blob; /* what is exported, once it is registered: never changes. NULL: peers have no access */
+	size_t blob_bytes;
 	int (*step)(struct wf_region *region, struct wf_seat *seat); /* what is being done to it, rail by rail */
 	_Atomic int step_error;
 	uint64_t groups; /* bit g: its rails are near; all for host memory */
+	uint64_t reach;  /* the longest piece that lies in one tile on every rail; UINT64_MAX: no rail has tiles */
 	_Atomic int revoked;
 	_Atomic int changing; /* its registrations are being replaced: not to be used just now */
 	struct wf_rail_memory memory[]; /* by rail index */
+};
+
+struct wf_remote_key {
+	uint64_t key, base;
+	uint64_t step;
+	const uint64_t *tile;
+	uint32_t tiles; /* 0: key is for all of it */
 };
 
 struct wf_remote {
@@ -39,10 +48,9 @@ struct wf_remote {
 	uint32_t access;
 	_Atomic int revoked;
 	uint64_t rails; /* bit i: the peer's rail i has a key */
+	uint64_t reach; /* as of a region */
 	uint32_t count;
-	struct {
-		uint64_t key, base;
-	} key[]; /* by the peer's rail index */
+	struct wf_remote_key key[]; /* by the peer's rail index; behind them the keys of tiles */
 };
 
 /* groups: bit g, the groups whose rails carry it. */

@@ -12,6 +12,7 @@
 #define SHARES	 4 /* pieces each rail should get of a range, so that the faster ones can take more */
 
 _Static_assert(WF_UNIT_MAX <= WF_MANIFEST_UNIT, "a page's cut is a unit that a receiver checks");
+_Static_assert(WF_UNIT_MAX <= WF_REACH_LEAST, "a page's cut lies in one tile");
 
 int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool data)
 {
@@ -83,17 +84,44 @@ int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_s
 		   : -ESTALE;
 }
 
-int wf_request_counted(const struct weft_engine *engine, uint64_t bytes)
+void wf_request_reach(struct wf_transfer *transfer)
 {
-	if (!bytes && !engine->empty_immediates)
+	uint64_t reach = UINT64_MAX;
+
+	for (uint32_t i = 0; i < transfer->slices; i++) {
+		const struct wf_slice *slice = &transfer->slice[i];
+
+		reach = slice->region->reach < reach ? slice->region->reach : reach;
+		reach = slice->remote->reach < reach ? slice->remote->reach : reach;
+	}
+	transfer->reach = reach;
+	transfer->tiled = reach != UINT64_MAX;
+}
+
+uint64_t wf_request_most(const struct wf_transfer *transfer)
+{
+	uint64_t most = transfer->engine->largest_piece;
+
+	return transfer->reach < most ? transfer->reach : most;
+}
+
+int wf_request_counted(const struct wf_transfer *transfer, uint64_t bytes)
+{
+	if (!bytes && !transfer->engine->empty_immediates)
 		return -EOPNOTSUPP;
-	return bytes > engine->largest_piece ? -EMSGSIZE : 0;
+	if (bytes <= wf_request_most(transfer))
+		return 0;
+	if (transfer->tiled)
+		wf_log(&transfer->engine->log, WEFT_LOG_INFO,
+		       "refused: a counted write of %llu bytes; of memory that is registered in parts it may have %llu",
+		       (unsigned long long)bytes, (unsigned long long)wf_request_most(transfer));
+	return -EMSGSIZE;
 }
 
 uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
 {
 	const struct weft_engine *engine = transfer->engine;
-	uint64_t unit = bytes / (engine->rails * SHARES), most = engine->largest_piece;
+	uint64_t unit = bytes / (engine->rails * SHARES), most = wf_request_most(transfer);
 
 	if (engine->settings.piece_bytes)
 		unit = engine->settings.piece_bytes;

@@ -27,8 +27,11 @@ int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_s
 
 /* How large pieces of a transfer of so many bytes are: all rails share it, yet each piece is worth its post. */
 uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes);
+/* How long its pieces may be, from its slices' memory; before any of the following is asked for. */
+void wf_request_reach(struct wf_transfer *transfer);
+uint64_t wf_request_most(const struct wf_transfer *transfer);
 /* Can so many bytes go as one write with an immediate? */
-int wf_request_counted(const struct weft_engine *engine, uint64_t bytes);
+int wf_request_counted(const struct wf_transfer *transfer, uint64_t bytes);
 /* How many units a range of so many bytes has. One that is counted is written even when it is empty: the immediate is the
  * message. */
 static inline uint64_t wf_request_units(const struct wf_transfer *transfer, uint64_t bytes)

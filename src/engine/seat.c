@@ -53,11 +53,11 @@ int wf_seat_open(struct wf_seat *seat)
 		return error;
 	seat->limits = *wf_rail_limits(seat->rail);
 	if (wf_rail_needs_local(seat->rail)) {
-		error = wf_rail_register(seat->rail, group->tx_buffers, group->tx_bytes, WF_FRAMES_OUT,
+		error = wf_rail_register(seat->rail, group->tx_buffers, group->tx_bytes, WF_FRAMES_OUT, 1,
 					 &seat->tx_memory);
 		if (!error)
 			error = wf_rail_register(seat->rail, group->rx_buffers, group->rx_bytes,
-						 WF_FRAMES_IN, &seat->rx_memory);
+						 WF_FRAMES_IN, 1, &seat->rx_memory);
 		if (error)
 			return error;
 	}

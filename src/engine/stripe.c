@@ -165,7 +165,8 @@ static bool open_run(struct wf_seat *seat, struct wf_path *path, struct wf_trans
 
 /* ---- pulling ---- */
 
-static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
+/* In place for both who call it: a call a piece is more than the rest of it. */
+static inline __attribute__((always_inline)) struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 {
 	struct wf_transfer *transfer = part->transfer;
 	struct wf_piece *piece = part->again;
@@ -200,14 +201,6 @@ static void pulled_from(struct batch *batch, struct wf_path *path, struct wf_par
 	part->quantum -= (uint32_t)least(part->quantum, bytes);
 	if (part->counted)
 		path->immediates += (uint32_t)pulled;
-}
-
-/* Every page is a piece of its own and none came back: most transfers, most of the time. */
-static bool is_plain(const struct wf_part *part)
-{
-	const struct wf_transfer *transfer = part->transfer;
-
-	return transfer->paged && transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 && !part->again;
 }
 
 /* Pages up to most or the end of the claim: the loop that all of a large transfer goes through, so what does not change in
@@ -268,6 +261,79 @@ static int pull_plain(struct batch *batch, struct wf_seat *seat, struct wf_path 
 	return pulled;
 }
 
+static inline void locate_one(const struct wf_transfer *transfer, const struct wf_slice *slice, const struct run *run,
+			      const struct wf_piece *piece, struct wf_rma *rma)
+{
+	rma->ranges = NULL;
+	if (transfer->paged)
+		locate_page(transfer, run, piece, rma);
+	else
+		locate_cut(transfer, slice, run, piece, rma);
+}
+
+/* What is located is the batch's. */
+static inline void append(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_piece *piece, bool read)
+{
+	struct wf_rma *rma = &batch->rma[batch->count];
+
+	rma->wr = &piece->wr;
+	piece->wr.kind = read ? WF_WR_READ : WF_WR_WRITE;
+	piece->wr.failed = 0;
+	piece->bytes = rma->bytes;
+	piece->path = path;
+	piece->seat = seat;
+	piece->posted_ns = wf_group_now(seat->group);
+	batch->piece[batch->count++] = piece;
+}
+
+/* The keys of the tiles that a piece lies in, of which there may be some at either end. */
+static void choose_tiles(struct run *run, const struct wf_rail_memory *near, const struct wf_remote_key *far, uint64_t offset,
+			 uint64_t remote)
+{
+	const struct wf_rail_tiles *tiles = near->tiles;
+
+	if (tiles)
+		run->rma.desc = tiles->tile[wf_tile_at(offset, tiles->step, tiles->count)].desc;
+	if (far->tiles)
+		run->rma.key = far->tile[wf_tile_at(remote - far->base, far->step, far->tiles)];
+}
+
+/* As pull_part(), for memory with tiles: a run ends where the tile does. */
+static int pull_tiled(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
+		      uint64_t budget)
+{
+	struct wf_transfer *transfer = part->transfer;
+	int first = batch->count, first_run = batch->runs;
+	uint64_t bytes = 0;
+
+	while (batch->count - first < room && bytes < budget) {
+		struct wf_piece *piece = next_piece(seat->group, part);
+		struct wf_rma *rma = &batch->rma[batch->count];
+		struct run *run = &batch->run[batch->runs];
+		struct wf_slice *slice;
+
+		if (!piece)
+			break;
+		slice = transfer->paged ? transfer->slice : slice_at(part, piece->unit);
+		if (!open_run(seat, path, transfer, slice, run)) {
+			wf_piece_again(piece);
+			break;
+		}
+		locate_one(transfer, slice, run, piece, rma);
+		choose_tiles(run, &slice->region->memory[seat->index], &slice->remote->key[path->remote],
+			     (uint64_t)((char *)rma->local - slice->region->base), rma->remote);
+		if (batch->runs > first_run && run[-1].rma.key == run->rma.key && run[-1].rma.desc == run->rma.desc)
+			run--;
+		else
+			batch->runs++;
+		append(batch, seat, path, piece, transfer->kind == WF_READ);
+		bytes += rma->bytes;
+		run->count++;
+	}
+	pulled_from(batch, path, part, batch->count - first, bytes);
+	return batch->count - first;
+}
+
 /* Up to room pieces of this part, within its budget of bytes, appended to the batch. */
 static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
 		     uint64_t budget)
@@ -280,8 +346,11 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 
 	if (room <= 0 || !budget)
 		return 0;
-	if (is_plain(part))
+	/* Every page is a piece of its own and none came back: most transfers, most of the time. */
+	if (transfer->plain && !part->again)
 		return pull_plain(batch, seat, path, part, room, budget);
+	if (transfer->tiled)
+		return pull_tiled(batch, seat, path, part, room, budget);
 	while (batch->count - first < room && bytes < budget) {
 		struct wf_piece *piece = next_piece(seat->group, part);
 		struct wf_rma *rma = &batch->rma[batch->count];
@@ -299,23 +368,13 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 			}
 			batch->runs++;
 		}
-		rma->ranges = NULL;
 		if (transfer->ranges > 1 && piece->units > 1)
 			locate_ranges(transfer, run, piece, batch->range[batch->count], rma);
-		else if (transfer->paged)
-			locate_page(transfer, run, piece, rma);
 		else
-			locate_cut(transfer, slice, run, piece, rma);
-		rma->wr = &piece->wr;
-		piece->wr.kind = transfer->kind == WF_READ ? WF_WR_READ : WF_WR_WRITE;
-		piece->wr.failed = 0;
-		piece->bytes = rma->bytes;
-		piece->path = path;
-		piece->seat = seat;
-		piece->posted_ns = wf_group_now(seat->group);
+			locate_one(transfer, slice, run, piece, rma);
+		append(batch, seat, path, piece, transfer->kind == WF_READ);
 		bytes += rma->bytes;
 		run->count++;
-		batch->piece[batch->count++] = piece;
 	}
 	pulled_from(batch, path, part, batch->count - first, bytes);
 	return batch->count - first;

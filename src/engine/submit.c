@@ -45,10 +45,11 @@ static int set_range(struct weft_engine *engine, struct wf_transfer *transfer, c
 	slice->local = range->local;
 	slice->remote_offset = range->remote_offset;
 	slice->bytes = range->bytes;
+	wf_request_reach(transfer);
 	transfer->unit_bytes = wf_request_unit(transfer, range->bytes);
 	if (transfer->notify == WEFT_NOTIFY_COUNTED) { /* one write, one immediate */
 		transfer->unit_bytes = range->bytes ? range->bytes : 1;
-		error = wf_request_counted(engine, range->bytes);
+		error = wf_request_counted(transfer, range->bytes);
 		if (error)
 			return error;
 	}
@@ -155,7 +156,7 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	uint64_t local_stride = pages->from_stride ? pages->from_stride : pages->page_bytes;
 	uint64_t remote_stride = pages->to_stride ? pages->to_stride : pages->page_bytes;
 	struct wf_slice *slice = &transfer->one;
-	uint64_t total = 0, local, remote;
+	uint64_t total = 0, local, remote, most;
 	int error;
 
 	transfer->slice = slice;
@@ -184,24 +185,27 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	transfer->remote_stride = remote_stride;
 	slice->local = pages->from_offset;
 	slice->remote_offset = pages->to_offset;
+	wf_request_reach(transfer);
+	most = wf_request_most(transfer);
 	transfer->unit_bytes = pages->count ? wf_request_unit(transfer, total) : 1;
 	transfer->cuts = (pages->page_bytes + WF_UNIT_MAX - 1) / WF_UNIT_MAX;
 	if (transfer->notify == WEFT_NOTIFY_COUNTED) {
 		transfer->cuts = 1;
-		if (pages->page_bytes > engine->largest_piece)
-			return -EMSGSIZE;
-	} else if (pages->page_bytes > engine->largest_piece || transfer->cuts > 1) {
-		transfer->unit_bytes =
-		    engine->largest_piece < WF_UNIT_MAX ? engine->largest_piece : WF_UNIT_MAX;
+		if (pages->page_bytes > most)
+			return wf_request_counted(transfer, pages->page_bytes);
+	} else if (pages->page_bytes > most || transfer->cuts > 1) {
+		transfer->unit_bytes = most < WF_UNIT_MAX ? most : WF_UNIT_MAX;
 		transfer->cuts = (pages->page_bytes + transfer->unit_bytes - 1) / transfer->unit_bytes;
 	}
 	transfer->cuts = transfer->cuts ? transfer->cuts : 1;
 	if (transfer->cuts == 1 && pages->count && transfer->notify != WEFT_NOTIFY_COUNTED &&
 	    local_stride == pages->page_bytes && remote_stride == pages->page_bytes)
 		transfer->most_adjacent = transfer->unit_bytes / pages->page_bytes;
-	if (transfer->cuts == 1 && transfer->notify != WEFT_NOTIFY_COUNTED &&
+	/* What shares an operation shares its keys. */
+	if (transfer->cuts == 1 && transfer->notify != WEFT_NOTIFY_COUNTED && !transfer->tiled &&
 	    pages->page_bytes <= (engine->rails == 1 ? SMALL_PAGE_ONE : SMALL_PAGE))
 		transfer->ranges = engine->rma_ranges;
+	transfer->plain = transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 && !transfer->tiled;
 	transfer->units = pages->count * transfer->cuts;
 	wf_request_groups(transfer);
 	return 0;

@@ -104,7 +104,7 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->deadline_ns = timeout == WEFT_FOREVER ? WF_NEVER : deadline_of(timeout);
 	transfer->peer = NULL;
 	transfer->peer_handle = 0;
-	transfer->paged = false;
+	transfer->paged = transfer->plain = false;
 	transfer->most_adjacent = transfer->ranges = 1;
 	transfer->slices = 0;
 	transfer->units = 0;

@@ -102,7 +102,10 @@ struct wf_transfer {
 	uint64_t claim;
 	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
 	bool paged;
+	bool plain; /* every page is a piece of its own, of memory that is registered as one */
+	bool tiled; /* some of its memory, of either end, has tiles: a piece is no longer than reach */
 	uint32_t slices;
+	uint64_t reach;
 	struct wf_slice *slice; /* &one, or in copy */
 	struct wf_slice one;
 	uint64_t page_bytes, cuts; /* units a page */

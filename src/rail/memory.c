@@ -2,12 +2,18 @@
  * the provider allows that. */
 #include "rail/internal.h"
 #include "base/random.h"
+#include "wire/blob.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define KEY_TRIES 16 /* two live keys being the same is chance, and rarer than any of them with 32 bits */
+
+/* How far tiles overlap: a counted write is as long at most, and it is pinned and counted by the card twice. */
+#define REACH_MOST (64u << 20)
+#define TILE_LEAST (2 * WF_REACH_LEAST)
 
 bool wf_rail_needs_local(const struct wf_rail *rail)
 {
@@ -68,45 +74,133 @@ static int try_register(struct wf_rail *rail, void *base, uint64_t bytes, uint64
 	return error;
 }
 
-/* After a failure: whether it has more pages than the provider takes in one region that peers write to. Huge pages count as one
- * each, which is why it was tried. */
-static bool too_many_pages(const struct wf_rail *rail, uint64_t bytes, uint32_t access)
+static uint64_t page_bytes(void)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-
-	return rail->quirks->most_pages && (access & WEFT_REMOTE_WRITE) && bytes / page >= rail->quirks->most_pages;
+	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t access,
+/* Has it as many pages as the provider is known to take at once, were none of them huge? */
+static bool has_most_pages(const struct wf_rail *rail, uint64_t bytes)
+{
+	return bytes / page_bytes() >= rail->quirks->most_pages;
+}
+
+/* After a failure: can its pages be the reason? Huge pages count as one each, which is why it was tried as one. Where they are not
+ * known to be too many, an error that says what else it is, is believed. Tiles need addresses that do not depend on the tile. */
+static bool worth_tiling(const struct wf_rail *rail, uint64_t bytes, uint32_t access, int error)
+{
+	return rail->quirks->most_pages && (access & WEFT_REMOTE_WRITE) &&
+	       (rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) &&
+	       (has_most_pages(rail, bytes) || error == -FI_EINVAL);
+}
+
+static void close_mr(void *mr)
+{
+	if (mr)
+		fi_close(&((struct fid_mr *)mr)->fid);
+}
+
+static void free_tiles(struct wf_rail_tiles *tiles)
+{
+	for (uint32_t i = 0; tiles && i < tiles->count; i++)
+		close_mr(tiles->tile[i].mr);
+	free(tiles);
+}
+
+static uint64_t reach_of(uint64_t longest)
+{
+	return longest / 4 < WF_REACH_LEAST ? WF_REACH_LEAST : longest / 4 > REACH_MOST ? REACH_MOST : longest / 4;
+}
+
+/* In tiles of so many bytes at most. */
+static int try_tiles(struct wf_rail *rail, char *base, uint64_t bytes, uint64_t rights, uint64_t longest,
+		     struct wf_rail_tiles **ret_tiles)
+{
+	uint64_t reach = reach_of(longest), step = longest - reach, count = wf_tiles_of(bytes, step, reach);
+	struct wf_rail_tiles *tiles = calloc(1, sizeof(*tiles) + count * sizeof(tiles->tile[0]));
+
+	if (!tiles)
+		return -FI_ENOMEM;
+	tiles->count = (uint32_t)count;
+	tiles->step = step;
+	tiles->reach = reach;
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t first = i * step, left = bytes - first;
+		struct fid_mr *mr;
+		int error = try_register(rail, base + first, left < longest ? left : longest, rights, &mr);
+
+		if (error) {
+			free_tiles(tiles);
+			return error;
+		}
+		tiles->tile[i].mr = mr;
+		tiles->tile[i].desc = fi_mr_desc(mr);
+		tiles->tile[i].key = fi_mr_key(mr);
+	}
+	*ret_tiles = tiles;
+	return 0;
+}
+
+/* No call tells how many pages a card takes: as many as is known, then half as many, and so on while they are refused, a dozen
+ * times at most. */
+static int register_tiles(struct wf_rail *rail, void *base, uint64_t bytes, uint64_t rights, uint32_t most,
+			  struct wf_rail_tiles **ret_tiles)
+{
+	int error = -FI_EINVAL;
+
+	for (uint64_t pages = rail->quirks->most_pages; pages; pages /= 2) {
+		uint64_t longest = (pages - 1) * page_bytes(); /* it may begin and end inside of a page */
+
+		if (longest >= bytes)
+			continue;
+		if (longest < TILE_LEAST)
+			break;
+		if (wf_tiles_of(bytes, longest - reach_of(longest), reach_of(longest)) > most)
+			return has_most_pages(rail, bytes) ? -EFBIG : error;
+		error = try_tiles(rail, base, bytes, rights, longest, ret_tiles);
+		if (error != -FI_EINVAL)
+			break;
+	}
+	return error;
+}
+
+int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t access, uint32_t most_tiles,
 		     struct wf_rail_memory *ret_memory)
 {
-	struct fid_mr *mr;
+	uint64_t rights = rights_for(access);
+	struct fid_mr *mr = NULL;
 	int error;
 
 	memset(ret_memory, 0, sizeof(*ret_memory));
-	error = try_register(rail, base, bytes, rights_for(access), &mr);
+	error = try_register(rail, base, bytes, rights, &mr);
+	if (error && worth_tiling(rail, bytes, access, error)) {
+		mr = NULL;
+		error = register_tiles(rail, base, bytes, rights, most_tiles, &ret_memory->tiles);
+	}
 	if (error) {
 		if (!rail->quirks->registers_beside) /* the last error is the worker's */
 			wf_rail_note_error(rail, -error, "registering memory");
 		wf_log(rail->log, WEFT_LOG_WARN, "rail %s: registering %llu bytes: %s", rail->name,
 		       (unsigned long long)bytes, fi_strerror(-error));
-		if (too_many_pages(rail, bytes, access))
-			return -EFBIG;
 		/* -ETIMEDOUT is the engine's word for a call that has not returned. */
 		return error == -FI_ENOMEM || error == -FI_ENOKEY ? -ENOMEM : error == -FI_ETIMEDOUT ? -EIO : error;
+	}
+	ret_memory->base = rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uint64_t)(uintptr_t)base : 0;
+	if (ret_memory->tiles) {
+		wf_log(rail->log, WEFT_LOG_INFO, "rail %s: %llu bytes are registered in %u parts", rail->name,
+		       (unsigned long long)bytes, ret_memory->tiles->count);
+		return 0;
 	}
 	ret_memory->mr = mr;
 	ret_memory->desc = fi_mr_desc(mr);
 	ret_memory->key = fi_mr_key(mr);
-	ret_memory->base = rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uint64_t)(uintptr_t)base : 0;
 	return 0;
 }
 
 void wf_rail_unregister(struct wf_rail_memory *memory)
 {
-	struct fid_mr *mr = memory->mr;
-
-	if (mr)
-		fi_close(&mr->fid);
+	close_mr(memory->mr);
 	memory->mr = NULL;
+	free_tiles(memory->tiles);
+	memory->tiles = NULL;
 }

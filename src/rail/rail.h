@@ -159,15 +159,27 @@ uint32_t wf_strangers_look(struct wf_strangers *strangers, uint64_t now_ns);
 bool wf_strangers_no_room(const struct wf_strangers *strangers); /* the process had no descriptor left when it last looked */
 
 /* ---- memory (memory.c) ---- */
+/* A region of more pages than the provider takes at once is registered in tiles, which overlap as those of a roof do: whatever is
+ * no longer than reach lies whole in the one that its offset says. */
+struct wf_rail_tiles {
+	uint32_t count;
+	uint64_t step, reach;
+	struct {
+		void *mr, *desc;
+		uint64_t key;
+	} tile[];
+};
 struct wf_rail_memory {
-	void *mr;   /* the provider's object; NULL: not registered */
+	void *mr;   /* the provider's object; NULL: not registered, or in tiles */
 	void *desc; /* goes with every local buffer in it */
 	uint64_t key, base;
+	struct wf_rail_tiles *tiles; /* NULL: registered as one */
 };
 /* access is WEFT_REMOTE_*, or what frames need, which no peer may touch by itself. */
 #define WF_FRAMES_OUT (1u << 30)
 #define WF_FRAMES_IN  (1u << 31)
-int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t access,
+/* -EFBIG: it has more pages than the provider takes at once, and would need more than so many tiles. */
+int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t access, uint32_t most_tiles,
 		     struct wf_rail_memory *ret_memory);
 void wf_rail_unregister(struct wf_rail_memory *memory);
 bool wf_rail_needs_local(const struct wf_rail *rail); /* local buffers must be registered too */

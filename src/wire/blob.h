@@ -29,6 +29,21 @@ struct wf_wire_address {
 	struct wf_wire_rail rail[WF_MAX_RAILS];
 };
 
+/* A region may be registered in tiles on a rail: tile t holds step + reach bytes from t * step on, the last one what is left. So
+ * whatever is no longer than reach lies whole in the one that its offset says. */
+#define WF_REACH_LEAST (1u << 20)
+static inline uint32_t wf_tile_at(uint64_t offset, uint64_t step, uint32_t count)
+{
+	uint64_t at = offset / step;
+
+	return at < count ? (uint32_t)at : count - 1;
+}
+/* How many there are of so many bytes; bytes > reach. */
+static inline uint64_t wf_tiles_of(uint64_t bytes, uint64_t step, uint64_t reach)
+{
+	return (bytes - reach - 1) / step + 1;
+}
+
 struct wf_wire_region {
 	uint64_t incarnation;
 	uint64_t region; /* the exporter's handle */
@@ -36,18 +51,25 @@ struct wf_wire_region {
 	uint64_t bytes;
 	uint32_t access;
 	uint32_t count;
+	uint32_t tiles; /* of all rails: how many keys there are beside this structure, in the order of its rails */
 	struct {
 		uint8_t rail;  /* index in the exporter's address */
-		uint64_t key;
+		uint16_t tiles; /* 0: registered as one */
+		uint64_t key;  /* when it is */
 		uint64_t base; /* what offset 0 is called on that rail: an address, or 0 */
+		uint64_t step, reach;
 	} key[WF_MAX_RAILS];
 };
 
 /* 0, or -ENOBUFS with *bytes set to what is needed. */
 int wf_blob_pack_address(const struct wf_wire_address *address, void *blob, size_t *bytes);
-int wf_blob_pack_region(const struct wf_wire_region *region, void *blob, size_t *bytes);
+int wf_blob_pack_region(const struct wf_wire_region *region, const uint64_t *tile_keys, void *blob, size_t *bytes);
 
 /* -EPROTO: not such a blob or truncated; -EPROTONOSUPPORT: another version; -EBADMSG: damaged. */
 int wf_blob_unpack_address(const void *blob, size_t bytes, struct wf_wire_address *ret_address);
 int wf_blob_unpack_region(const void *blob, size_t bytes, struct wf_wire_region *ret_region);
+/* Then the keys of its tiles, region->tiles of them. */
+int wf_blob_unpack_tiles(const void *blob, size_t bytes, const struct wf_wire_region *region, uint64_t *ret_keys);
+/* How many tiles a rail may have so that a descriptor of so many rails fits in so many bytes, when keys have 32 bits. */
+uint32_t wf_blob_most_tiles(uint32_t rails, size_t bytes);
 #endif

@@ -48,16 +48,26 @@ static void check_address(const uint8_t *blob, size_t bytes)
 static void check_region(const uint8_t *blob, size_t bytes)
 {
 	static struct wf_wire_region region, again;
-	uint8_t packed[8192];
+	static uint8_t packed[1 << 20];
+	static uint64_t keys[1 << 17], keys_again[1 << 17];
 	size_t room = sizeof(packed);
 
 	memset(&region, 0, sizeof(region));
 	memset(&again, 0, sizeof(again));
 	if (wf_blob_unpack_region(blob, bytes, &region))
 		return;
-	if (wf_blob_pack_region(&region, packed, &room) || wf_blob_unpack_region(packed, room, &again) ||
-	    memcmp(&region, &again, sizeof(region)))
+	if (region.tiles > sizeof(keys) / sizeof(keys[0]))
+		return; /* a longer blob than there is reason to make */
+	if (wf_blob_unpack_tiles(blob, bytes, &region, keys) || wf_blob_pack_region(&region, keys, packed, &room) ||
+	    wf_blob_unpack_region(packed, room, &again) || memcmp(&region, &again, sizeof(region)) ||
+	    wf_blob_unpack_tiles(packed, room, &again, keys_again) || memcmp(keys, keys_again, region.tiles * sizeof(keys[0])))
 		abort();
+	/* Every offset has a key. */
+	for (uint32_t i = 0; i < region.count; i++)
+		if (region.key[i].tiles &&
+		    (region.key[i].tiles < 2 || region.key[i].reach < WF_REACH_LEAST ||
+		     region.bytes - (region.key[i].tiles - 1) * region.key[i].step > region.key[i].step + region.key[i].reach))
+			abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

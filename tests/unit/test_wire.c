@@ -17,7 +17,7 @@
 
 #define ROOM 16384
 
-static uint64_t seed = 1;
+static uint64_t seed = 1, tile_keys[WF_MAX_RAILS * 4];
 
 static uint64_t random_word(void)
 {
@@ -86,6 +86,20 @@ static void make_region(struct wf_wire_region *region, uint32_t count)
 	}
 }
 
+/* Every other rail as one, the others in tiles; wide: keys of more than 32 bits. */
+static void make_tiled(struct wf_wire_region *region, uint32_t count, bool wide)
+{
+	make_region(region, count);
+	for (uint32_t i = 0; i < count; i += 2) {
+		region->key[i].key = 0;
+		region->key[i].reach = WF_REACH_LEAST + i;
+		region->key[i].step = region->bytes / 3;
+		region->key[i].tiles = 3;
+		for (int t = 0; t < 3; t++)
+			tile_keys[region->tiles++] = wide ? random_word() | UINT64_C(1) << 32 : (uint32_t)random_word();
+	}
+}
+
 static size_t pack_address(const struct wf_wire_address *address, uint8_t *blob)
 {
 	size_t bytes = ROOM;
@@ -98,7 +112,7 @@ static size_t pack_region(const struct wf_wire_region *region, uint8_t *blob)
 {
 	size_t bytes = ROOM;
 
-	assert_int_equal(wf_blob_pack_region(region, blob, &bytes), 0);
+	assert_int_equal(wf_blob_pack_region(region, tile_keys, blob, &bytes), 0);
 	return bytes;
 }
 
@@ -142,6 +156,72 @@ static void region_round_trip(void **state)
 	}
 }
 
+static void tiles_round_trip(void **state)
+{
+	struct wf_wire_region region, back;
+	uint64_t keys[WF_MAX_RAILS * 4];
+	static uint8_t blob[ROOM];
+
+	for (uint32_t count = 1; count <= WF_MAX_RAILS; count++) {
+		size_t bytes, narrow;
+
+		make_tiled(&region, count, false);
+		narrow = pack_region(&region, blob);
+		assert_int_equal(blob[5], 3); /* which a release that knows no tiles refuses */
+		make_tiled(&region, count, true);
+		bytes = pack_region(&region, blob);
+		assert_int_equal(bytes - narrow, 4 * region.tiles);
+		assert_int_equal(wf_blob_unpack_region(blob, bytes, &back), 0);
+		assert_memory_equal(&region, &back, sizeof(back));
+		assert_int_equal(wf_blob_unpack_tiles(blob, bytes, &back, keys), 0);
+		assert_memory_equal(keys, tile_keys, region.tiles * sizeof(keys[0]));
+		back.tiles--; /* changed since: there is no room for what it says now */
+		assert_int_equal(wf_blob_unpack_tiles(blob, bytes, &back, keys), -EPROTO);
+	}
+	make_region(&region, 2);
+	pack_region(&region, blob);
+	assert_int_equal(blob[5], 2);
+	for (uint32_t rails = 1; rails <= WF_MAX_RAILS; rails++)
+		assert_in_range(wf_blob_most_tiles(rails, ROOM), 56, 4074);
+	assert_int_equal(wf_blob_most_tiles(1, ROOM), 4074);
+	assert_int_equal(wf_blob_most_tiles(64, 1000), 0);
+}
+
+/* Tiles that leave an offset without a key, or would have a sender divide by zero or cut pieces of nothing. */
+static void tiles_that_do_not_fit(void **state)
+{
+	struct wf_wire_region region;
+	static uint8_t blob[ROOM];
+	static const struct {
+		uint64_t step, reach, bytes;
+		uint16_t tiles;
+	} wrong[] = {
+		{ 0, WF_REACH_LEAST, 0, 3 },
+		{ 1, WF_REACH_LEAST, 0, 3 },
+		{ UINT64_MAX, WF_REACH_LEAST, 0, 3 },
+		{ (1u << 30) / 3, WF_REACH_LEAST - 1, 0, 3 },
+		{ (1u << 30) / 3, 0, 0, 3 },
+		{ (1u << 30) / 3, UINT64_MAX, 0, 3 },
+		{ (1u << 30) / 3, 1u << 30, 0, 3 },
+		{ (1u << 30) / 3, WF_REACH_LEAST, WF_REACH_LEAST, 3 },
+		{ (1u << 30) / 3, WF_REACH_LEAST, UINT64_MAX, 3 },
+		{ (1u << 30) / 3, WF_REACH_LEAST, 0, 2 },
+		{ (1u << 30) / 3, WF_REACH_LEAST, 0, 4 },
+		{ 1u << 30, WF_REACH_LEAST, 0, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		make_tiled(&region, 1, false);
+		region.key[0].base = 0;
+		assert_int_equal(unpack_region(blob, pack_region(&region, blob)), 0);
+		region.bytes = wrong[i].bytes ? wrong[i].bytes : region.bytes;
+		region.key[0].step = wrong[i].step;
+		region.key[0].reach = wrong[i].reach;
+		region.key[0].tiles = wrong[i].tiles;
+		assert_int_equal(unpack_region(blob, pack_region(&region, blob)), -EPROTO);
+	}
+}
+
 static void every_prefix(void **state)
 {
 	static struct wf_wire_address address;
@@ -154,6 +234,10 @@ static void every_prefix(void **state)
 	for (size_t length = 0; length < bytes; length++)
 		assert_int_equal(unpack_address(blob, length), -EPROTO);
 	make_region(&region, 5);
+	bytes = pack_region(&region, blob);
+	for (size_t length = 0; length < bytes; length++)
+		assert_int_equal(unpack_region(blob, length), -EPROTO);
+	make_tiled(&region, 5, true);
 	bytes = pack_region(&region, blob);
 	for (size_t length = 0; length < bytes; length++)
 		assert_int_equal(unpack_region(blob, length), -EPROTO);
@@ -236,11 +320,15 @@ static void sealed_nonsense(void **state)
 		taken += !unpack_address(blob, length);
 	}
 	assert_true(taken > 0); /* some are another address, as good as any */
-	make_region(&region, 3);
-	bytes = pack_region(&region, good);
-	for (int round = 0; round < 200000; round++) {
+	for (int round = 0; round < 400000; round++) {
 		struct wf_wire_region back;
 
+		if (round == 0)
+			make_region(&region, 3);
+		if (round == 200000)
+			make_tiled(&region, 3, false);
+		if (round % 200000 == 0)
+			bytes = pack_region(&region, good);
 		memcpy(blob, good, bytes);
 		for (uint64_t i = 1 + random_word() % 4; i; i--)
 			blob[20 + random_word() % (bytes - 20)] = (uint8_t)random_word();
@@ -251,6 +339,9 @@ static void sealed_nonsense(void **state)
 		for (uint32_t i = 0; i < back.count; i++) {
 			assert_true(back.key[i].rail < WF_MAX_RAILS);
 			assert_true(back.key[i].base + back.bytes >= back.bytes);
+			if (back.key[i].tiles)
+				assert_true(back.key[i].step && back.key[i].reach >= WF_REACH_LEAST &&
+					    wf_tiles_of(back.bytes, back.key[i].step, back.key[i].reach) == back.key[i].tiles);
 		}
 	}
 }
@@ -534,6 +625,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(address_round_trip),
 		cmocka_unit_test(region_round_trip),
+		cmocka_unit_test(tiles_round_trip),
+		cmocka_unit_test(tiles_that_do_not_fit),
 		cmocka_unit_test(every_prefix),
 		cmocka_unit_test(every_bit),
 		cmocka_unit_test(other_kinds),
