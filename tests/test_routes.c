@@ -151,6 +151,19 @@ static void state_is(uint32_t rail, uint32_t peer_rail, enum weft_path_state sta
 	assert_string_equal(info.by, by);
 }
 
+static void one_is_up(uint32_t rail, const char *by)
+{
+	struct weft_path_info info;
+	uint32_t up = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_status(weft_path_info(side.engine, handle, rail, i, &info), 0);
+		assert_string_equal(info.by, by);
+		up += info.state == WEFT_PATH_UP;
+	}
+	assert_int_equal(up, 1);
+}
+
 static void a_link_each(void **state)
 {
 	struct carried carried[8];
@@ -245,7 +258,7 @@ static void within_one_host(void **state)
 	there = here;
 	connect_by("a0,a1", "a0,a1");
 	wait_for_paths(2);
-	state_is(0, 0, WEFT_PATH_UP, "lo");
+	one_is_up(0, "lo"); /* either is as good */
 	disconnect();
 	there = far;
 }

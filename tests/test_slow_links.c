@@ -149,20 +149,31 @@ static void every_rail_of_both_takes_pieces_back(void **state)
 }
 
 /* One operation that takes many times the rail's limit, which nothing says to be alive but its end. */
-static void a_large_counted_write(void **state)
+static void large_counted_write(const char *spec, uint64_t bytes)
 {
 	struct weft_config config = quick_limits();
 	struct sim a, b;
 	weft_remote remote;
 
-	sim_open(&a, "a", "p5,nics=1,rate=400M", &config, 64 << 20);
-	sim_open(&b, "b", "p5,nics=1,rate=400M", &config, 64 << 20);
+	sim_open(&a, "a", spec, &config, bytes);
+	sim_open(&b, "b", spec, &config, bytes);
 	sim_add(&a, &b, &remote);
-	write_to(&a, remote, 64 << 20, 60 * S, 1);
+	write_to(&a, remote, bytes, 60 * S, 1);
 	assert_int_equal(next_end(&a), 0);
 	assert_int_equal(reopened(&a), 0);
 	sim_close(&a);
 	sim_close(&b);
+}
+
+static void a_large_counted_write(void **state)
+{
+	large_counted_write("p5,nics=1,rate=400M", 64 << 20);
+}
+
+/* Slower than any rail is taken to be of which nothing is known. */
+static void a_counted_write_by_a_crawling_link(void **state)
+{
+	large_counted_write("p5,nics=1,rate=40M", 16 << 20);
 }
 
 static void many_peers_share_a_slow_link(void **state)
@@ -214,6 +225,33 @@ static void a_peer_that_is_gone(void **state)
 	sim_close(&gone);
 }
 
+/* Hellos to it go on and never leave the NIC, which is no news about the rail. */
+static void a_peer_that_stays_gone(void **state)
+{
+	struct weft_config config = quick_limits();
+	struct sim a, gone;
+	weft_remote nothing;
+	struct weft_event event;
+	int rule;
+
+	config.peer_limit_ns = 300 * MS;
+	sim_open(&a, "a", "verbs,nics=1,unresponsive=never", &config, 1 << 20);
+	sim_open(&gone, "gone", "verbs,nics=1", &config, 1 << 20);
+	rule = sim_fault("host=a,peer=gone,fault=drop");
+	sim_add(&a, &gone, &nothing);
+	for (uint64_t until_ns = now_ns() + LIMIT; sim_struck(rule) < 8;) {
+		sims_in_time(until_ns);
+		if (weft_queue_wait(a.queue, &event, 1, 100 * MS) != 1)
+			continue;
+		assert_true(event.type != WEFT_EVENT_RAIL_DOWN);
+		weft_event_release(&event);
+	}
+	assert_int_equal(reopened(&a), 0);
+	sim_mend(rule);
+	sim_close(&a);
+	sim_close(&gone);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,7 +259,9 @@ int main(void)
 		cmocka_unit_test(every_rail_of_both_takes_pieces_back),
 		cmocka_unit_test(a_large_counted_write),
 		cmocka_unit_test(many_peers_share_a_slow_link),
+		cmocka_unit_test(a_counted_write_by_a_crawling_link),
 		cmocka_unit_test(a_peer_that_is_gone),
+		cmocka_unit_test(a_peer_that_stays_gone),
 	};
 
 	return cmocka_run_group_tests_name("slow-links", tests, sims_set_up, sims_tear_down);

@@ -289,12 +289,11 @@ WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *g
 				continue;
 			}
 			pieces++;
-			if (!done[i].status) {
+			failed += done[i].status != 0;
+			if (!done[i].status)
 				wf_piece_landed(group, seat, piece);
-			} else {
-				failed++;
+			else
 				wf_piece_failed(group, piece, done[i].status);
-			}
 		} else if (!wr) {
 			if (!done[i].status)
 				immediate_arrived(group, done[i].immediate);

@@ -139,8 +139,12 @@ static void register_region(struct caller *caller, struct station *station)
 
 	if (atomic_load(&station->region[slot]))
 		return;
-	CALL(caller, weft_region_register, status, nothing, station->engine, station->memory + slot * CHUNK, CHUNK,
-	     (uint32_t)pick(caller, 4), &region);
+	if (pick(caller, 2))
+		CALL(caller, weft_region_register, status, nothing, station->engine, station->memory + slot * CHUNK, CHUNK,
+		     (uint32_t)pick(caller, 4), &region);
+	else
+		CALL(caller, weft_region_register_near, status, nothing, station->engine, station->memory + slot * CHUNK, CHUNK,
+		     (uint32_t)pick(caller, 4), "numa:0", &region);
 	if (!atomic_compare_exchange_strong(&station->region[slot], &none, region))
 		CALL(caller, weft_region_close, status, closing, station->engine, region);
 	else
@@ -486,6 +490,7 @@ static void ask(struct caller *caller, struct station *station)
 	static const int allowed[] = { ENOENT, 0 };
 	struct weft_rail_info rail;
 	struct weft_peer_info peer;
+	struct weft_path_info path;
 	struct weft_info info;
 	struct weft_config config = WEFT_CONFIG_INIT;
 	uint8_t blob[BLOB];
@@ -496,6 +501,8 @@ static void ask(struct caller *caller, struct station *station)
 	CALL(caller, weft_engine_config, status, nothing, station->engine, &config);
 	CALL(caller, weft_rail_info, status, allowed, station->engine, (uint32_t)pick(caller, info.rails + 1), &rail);
 	CALL(caller, weft_peer_info, status, allowed, station->engine, HANDLE(caller, station->peer), &peer);
+	CALL(caller, weft_path_info, status, allowed, station->engine, HANDLE(caller, station->peer),
+	     (uint32_t)pick(caller, info.rails + 1), (uint32_t)pick(caller, 3), &path);
 	CALL(caller, weft_address, status, nothing, station->engine, blob, &bytes);
 	pthread_mutex_lock(&world.board->lock);
 	world.board->engine[station->number].address.bytes = (uint32_t)bytes;
