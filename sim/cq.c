@@ -316,8 +316,6 @@ static inline ssize_t cq_read_inside(struct completion_queue *cq, void *buf, siz
 {
 	struct reading r = { .cq = cq, .at = buf, .from = from, .count = count };
 
-	if (UNLIKELY(cq->late_reads) && !--cq->late_reads)
-		cq_push_error(cq, &cq->late);
 	if (UNLIKELY(cq->error_count))
 		return -FI_EAVAIL;
 	if (UNLIKELY(cq->ready_count))

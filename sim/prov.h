@@ -183,8 +183,6 @@ struct completion_queue {
 	size_t ready_head, ready_count, ready_capacity;
 	struct fi_cq_err_entry *errors;
 	size_t error_head, error_count, error_capacity;
-	struct fi_cq_err_entry late; /* reported once more, after so many reads; 0: nothing is */
-	uint32_t late_reads;
 	uint64_t lost;
 	_Atomic int refs;
 };

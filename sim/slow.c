@@ -94,20 +94,6 @@ static int errno_of(int status)
 	}
 }
 
-#define LATE_READS 8
-
-/* At once, or when what failed may be on its way again: every second one. */
-static void report_again(struct completion_queue *cq, const struct fi_cq_err_entry *error)
-{
-	if (cq->late_reads || cq->late.op_context) {
-		cq->late.op_context = cq->late_reads ? cq->late.op_context : NULL;
-		cq_push_error(cq, error);
-		return;
-	}
-	cq->late = *error;
-	cq->late_reads = LATE_READS;
-}
-
 /* Errors are reported even where the completion was not asked for. */
 void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 {
@@ -124,7 +110,7 @@ void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 		error.err = -error.err;
 	cq_push_error(ep->tx_cq, &error);
 	if (UNLIKELY(request->fault == SIM_FAULT_TWICE))
-		report_again(ep->tx_cq, &error);
+		cq_push_error(ep->tx_cq, &error);
 	ep_free_request(ep, index);
 }
 

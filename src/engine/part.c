@@ -49,7 +49,7 @@ void wf_group_rest_tx(struct wf_group *group, struct wf_tx_frame *frame)
 {
 	struct wf_rest *rest = &group->rest[0];
 
-	if (rest->tx_count >= group->tx_count / 8) { /* others need them */
+	if (rest->tx_count >= group->tx_count / 4) { /* others need them */
 		wf_group_give_tx(group, frame);
 		return;
 	}

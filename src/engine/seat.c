@@ -311,7 +311,7 @@ static void take_back_frames(struct wf_seat *seat, enum wf_end end)
 
 	for (uint32_t i = 0; i < group->tx_count; i++)
 		if (group->tx[i].seat == seat && group->tx[i].end == end)
-			wf_seat_frame_left(&group->tx[i], true);
+			wf_seat_frame_left(&group->tx[i], false);
 }
 
 static void take_back_receives(struct wf_seat *seat)
