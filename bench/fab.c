@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define VERSION FI_VERSION(1, 14)
+#define VERSION    FI_VERSION(1, 14)
 #define OPEN_TRIES 64
 enum { WANTED = -2 };
 
@@ -110,9 +110,9 @@ static void open_rail(struct fab *fab, struct fab_rail *rail, struct fi_info *in
 		fab->wait_fd = -1;
 	fab_check(fi_av_open(rail->domain, &av, &rail->av, NULL), "fi_av_open");
 	open_endpoint(rail);
-	fab_check(fi_mr_reg(rail->domain, fab->memory, fab->bytes, FI_WRITE | FI_REMOTE_WRITE, 0, 1, 0,
-			    &rail->mr, NULL),
-		  "fi_mr_reg");
+	fab_check(
+	    fi_mr_reg(rail->domain, fab->memory, fab->bytes, FI_WRITE | FI_REMOTE_WRITE, 0, 1, 0, &rail->mr, NULL),
+	    "fi_mr_reg");
 	rail->desc = fi_mr_desc(rail->mr);
 	if (depth < fab->queue_ops)
 		fab->queue_ops = depth;
@@ -133,9 +133,9 @@ static void open_messages(struct fab *fab)
 	fab->messages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fab->messages == MAP_FAILED)
 		fab_check(-FI_ENOMEM, "mmap");
-	fab_check(fi_mr_reg(fab->rail[0].domain, fab->messages, bytes, FI_SEND | FI_RECV, 0, 2, 0,
-			    &fab->message_mr, NULL),
-		  "fi_mr_reg");
+	fab_check(
+	    fi_mr_reg(fab->rail[0].domain, fab->messages, bytes, FI_SEND | FI_RECV, 0, 2, 0, &fab->message_mr, NULL),
+	    "fi_mr_reg");
 }
 
 void fab_open(struct fab *fab, const char *provider, size_t bytes, bool waits)
@@ -162,8 +162,7 @@ void fab_open(struct fab *fab, const char *provider, size_t bytes, bool waits)
 	fab->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fab->memory == MAP_FAILED)
 		fab_check(-FI_ENOMEM, "mmap");
-	madvise(fab->memory, bytes,
-		MADV_HUGEPAGE); /* as weft bench: one process writing another's pays per page */
+	madvise(fab->memory, bytes, MADV_HUGEPAGE); /* as weft bench: one process writing another's pays per page */
 	for (struct fi_info *info = list; info && fab->rails < FAB_RAILS; info = info->next) {
 		open_rail(fab, &fab->rail[fab->rails++], info, flags);
 		if (info->nic && info->nic->link_attr)
@@ -186,8 +185,7 @@ void fab_card(struct fab *fab, struct fab_card *card)
 		fab_check(fi_getname(&rail->ep->fid, card->rail[i].name, &bytes), "fi_getname");
 		card->rail[i].name_bytes = bytes;
 		card->rail[i].key = fi_mr_key(rail->mr);
-		card->rail[i].base =
-		    rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)fab->memory : 0;
+		card->rail[i].base = rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)fab->memory : 0;
 	}
 }
 

@@ -30,10 +30,10 @@ struct fab_rail {
 	void *desc;
 	fi_addr_t peer;
 	uint64_t key, base; /* of the peer's memory */
-	uint64_t flags;	    /* of every write */
+	uint64_t flags;     /* of every write */
 	unsigned in_flight;
 	struct fi_context2 *contexts; /* NULL: the provider wants none */
-	void **idle;		      /* those not in flight */
+	void **idle;                  /* those not in flight */
 	unsigned idle_count;
 };
 
@@ -41,7 +41,7 @@ struct fab {
 	char provider[32];
 	struct fab_rail rail[FAB_RAILS];
 	int rails;
-	int wait_fd;	    /* of the first rail's queue; -1: none */
+	int wait_fd;        /* of the first rail's queue; -1: none */
 	uint64_t queue_ops; /* the shallowest transmit queue */
 	double line_bps;
 	char *memory;
@@ -73,10 +73,10 @@ struct fab_load {
 	size_t page_bytes;
 	const uint32_t *from, *to;
 	uint64_t count, next;
-	uint64_t left;	 /* pages not yet posted; UINT64_MAX: no end */
-	unsigned depth;	 /* operations in flight a rail */
-	unsigned batch;	 /* posts a doorbell */
-	unsigned iovs;	 /* pages an operation */
+	uint64_t left;   /* pages not yet posted; UINT64_MAX: no end */
+	unsigned depth;  /* operations in flight a rail */
+	unsigned batch;  /* posts a doorbell */
+	unsigned iovs;   /* pages an operation */
 	uint64_t posted; /* pages */
 };
 

@@ -47,8 +47,8 @@ static inline void prepare(struct post *post, const struct fab_load *load, const
 }
 
 /* One operation of n pages from `at` on: 0 or what libfabric says. */
-static inline ssize_t post_one(struct post *post, const struct fab_load *load, struct fab_rail *rail,
-			       uint64_t at, unsigned n, uint64_t flags)
+static inline ssize_t post_one(struct post *post, const struct fab_load *load, struct fab_rail *rail, uint64_t at,
+			       unsigned n, uint64_t flags)
 {
 	size_t bytes = load->page_bytes;
 
@@ -76,8 +76,7 @@ static inline void fill(struct fab_load *load, struct fab_rail *rail)
 		room = load->left < n ? 1 : (unsigned)(load->left / n);
 	prepare(&post, load, rail);
 	while (posted < room) {
-		ssize_t rc =
-		    post_one(&post, load, rail, at, n, rail->flags | (posted + 1 < room ? FI_MORE : 0));
+		ssize_t rc = post_one(&post, load, rail, at, n, rail->flags | (posted + 1 < room ? FI_MORE : 0));
 
 		if (__builtin_expect(rc != 0, 0)) {
 			if (rc == -FI_EAGAIN)

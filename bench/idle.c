@@ -16,7 +16,7 @@
 
 struct result {
 	double here, there; /* of one core */
-	double wakes;	    /* a second, this process */
+	double wakes;       /* a second, this process */
 };
 
 static long switches(void)
@@ -67,8 +67,7 @@ static int measure(const struct row *row, double settle, double seconds, struct 
 	config.rails = row->rails;
 	config.max_workers = row->workers;
 	if ((error = other_start(&other, &config, 4096)) || (error = weft_open(&config, &engine)) ||
-	    (error = weft_queue_open(engine, &queue)) ||
-	    (error = other_connect(&other, engine, queue, &peer, &remote)))
+	    (error = weft_queue_open(engine, &queue)) || (error = other_connect(&other, engine, queue, &peer, &remote)))
 		goto stop;
 	leave_alone(settle); /* every path is open, and naps have grown: as long as they get they are after 26 s */
 	if ((error = other_cpu_ns(&other, &there)))
@@ -93,19 +92,16 @@ static void report(const struct row *row, const struct result *result, bool json
 	if (json)
 		printf("%s{\"name\": \"%s\", \"here_percent\": %.3f, \"peer_percent\": %.3f, "
 		       "\"wakes_per_s\": %.1f}",
-		       first ? "[" : ",\n ", row->name, 100 * result->here, 100 * result->there,
-		       result->wakes);
+		       first ? "[" : ",\n ", row->name, 100 * result->here, 100 * result->there, result->wakes);
 	else
-		printf("%-24s %8.3f %8.3f %12.1f\n", row->name, 100 * result->here, 100 * result->there,
-		       result->wakes);
+		printf("%-24s %8.3f %8.3f %12.1f\n", row->name, 100 * result->here, 100 * result->there, result->wakes);
 	fflush(stdout);
 }
 
 static int measure_all(const char *only, uint32_t workers, double settle, double seconds, bool json)
 {
 	const struct row rows[] = { { "tcp, 1 rail", "tcp", "127.0.0.1", workers },
-				    { "tcp, 4 rails", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4",
-				      workers },
+				    { "tcp, 4 rails", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", workers },
 				    { "tcp, 32 rails", "tcp", loopbacks(32), workers },
 				    { "shm", "shm", NULL, workers },
 				    { "simulated p5, 32 rails", "simfab", NULL, workers },
@@ -134,9 +130,12 @@ static int measure_all(const char *only, uint32_t workers, double settle, double
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },	     { "seconds", required_argument, NULL, 's' },
-		{ "workers", required_argument, NULL, 'w' }, { "only", required_argument, NULL, 'o' },
-		{ "settle", required_argument, NULL, 't' },  { "help", no_argument, NULL, 'h' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "seconds", required_argument, NULL, 's' },
+		{ "workers", required_argument, NULL, 'w' },
+		{ "only", required_argument, NULL, 'o' },
+		{ "settle", required_argument, NULL, 't' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	double seconds = 2, settle = 27;
@@ -158,7 +157,8 @@ int main(int argc, char **argv)
 		else if (option == 'o')
 			only = optarg;
 		else {
-			fprintf(stderr, "usage: idle [--json] [--settle S] [--seconds N] [--workers N] [--only TEXT]\n");
+			fprintf(stderr,
+				"usage: idle [--json] [--settle S] [--seconds N] [--workers N] [--only TEXT]\n");
 			return 2;
 		}
 	}
@@ -167,7 +167,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (!json)
-		printf("idle for %.1f s with one peer, after %.1f s, in turn; processor use in %% of a core\n%-24s %8s %8s %12s\n",
+		printf("idle for %.1f s with one peer, after %.1f s, in turn; processor use in %% of a core\n%-24s %8s "
+		       "%8s %12s\n",
 		       seconds, settle, "", "here", "peer", "wake-ups/s");
 	return measure_all(only, workers, settle, seconds, json);
 }

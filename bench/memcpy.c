@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 {
 	static const struct option longs[] = { { "page-size", 1, 0, 'b' }, { "region", 1, 0, 'r' },
 					       { "seconds", 1, 0, 't' },   { "warm", 0, 0, 'w' },
-					       { "json", 0, 0, 'j' },	   { 0 } };
+					       { "json", 0, 0, 'j' },      { 0 } };
 	uint64_t bytes = 65536, region = 256u << 20, at = 0, pages = 0, start, ns;
 	double seconds = 0.5;
 	bool warm = false, json = false;

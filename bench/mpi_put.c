@@ -25,8 +25,7 @@ static void shuffle(uint32_t *list, uint64_t count, uint64_t seed)
 	}
 }
 
-static double put(char *memory, MPI_Win window, int bytes, uint64_t slots, double seconds,
-		  uint64_t *ret_pages)
+static double put(char *memory, MPI_Win window, int bytes, uint64_t slots, double seconds, uint64_t *ret_pages)
 {
 	uint32_t *from = malloc(slots * sizeof *from), *to = malloc(slots * sizeof *to);
 	uint64_t at = 0, turn = 0, depth = (4u << 20) / (uint64_t)bytes;
@@ -67,8 +66,7 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	if (ranks != 2 || !memory || bytes < 1 || (uint64_t)bytes > region ||
-	    !(seconds > 0 && seconds < 3600))
+	if (ranks != 2 || !memory || bytes < 1 || (uint64_t)bytes > region || !(seconds > 0 && seconds < 3600))
 		MPI_Abort(MPI_COMM_WORLD, 2);
 	memset(memory, rank + 1, region);
 	MPI_Win_create(memory, (MPI_Aint)region, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);

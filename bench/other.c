@@ -44,8 +44,7 @@ struct hello {
 	size_t address_bytes, region_bytes;
 };
 
-static int open_side(const struct weft_config *config, uint64_t bytes, weft_engine **ret_engine,
-		     struct other *blobs)
+static int open_side(const struct weft_config *config, uint64_t bytes, weft_engine **ret_engine, struct other *blobs)
 {
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	weft_region region;
@@ -72,8 +71,8 @@ static void serve(int fd, const struct weft_config *config, uint64_t bytes)
 
 	hello.address_bytes = blobs.address_bytes;
 	hello.region_bytes = blobs.region_bytes;
-	if (!put(fd, &hello, sizeof(hello)) && !hello.status &&
-	    !put(fd, blobs.address, blobs.address_bytes) && !put(fd, blobs.region, blobs.region_bytes))
+	if (!put(fd, &hello, sizeof(hello)) && !hello.status && !put(fd, blobs.address, blobs.address_bytes) &&
+	    !put(fd, blobs.region, blobs.region_bytes))
 		while (!get(fd, &asked, 1)) {
 			uint64_t used = bench_cpu_ns();
 
@@ -106,8 +105,7 @@ int other_start(struct other *other, const struct weft_config *config, uint64_t 
 		return hello.status;
 	other->address_bytes = hello.address_bytes;
 	other->region_bytes = hello.region_bytes;
-	return get(other->fd, other->address, hello.address_bytes) ||
-		       get(other->fd, other->region, hello.region_bytes)
+	return get(other->fd, other->address, hello.address_bytes) || get(other->fd, other->region, hello.region_bytes)
 		   ? -EPIPE
 		   : 0;
 }

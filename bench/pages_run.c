@@ -131,8 +131,7 @@ static struct side *open_side(const struct raw_options *options, bool target)
 	config.max_workers = 1;
 	check(weft_open(&config, &side->engine), "weft_open");
 	check(weft_queue_open(side->engine, &side->queue), "weft_queue_open");
-	check(weft_region_register(side->engine, side->memory, bytes, target ? WEFT_REMOTE_WRITE : 0,
-				   &side->region),
+	check(weft_region_register(side->engine, side->memory, bytes, target ? WEFT_REMOTE_WRITE : 0, &side->region),
 	      "weft_region_register");
 	return side;
 }
@@ -173,10 +172,9 @@ static uint64_t run(struct side *side, uint64_t duration_ns)
 {
 	uint64_t start = fab_now_ns(), at = 0, count = side->slots < PAGES ? side->slots : PAGES;
 	struct weft_op op = { .queue = side->queue, .timeout_ns = 30 * WEFT_SECOND };
-	struct weft_pages pages = { .page_bytes = side->options->page_bytes,
-				    .count = count,
-				    .from = side->region,
-				    .to = side->remote };
+	struct weft_pages pages = {
+		.page_bytes = side->options->page_bytes, .count = count, .from = side->region, .to = side->remote
+	};
 	bool stop = false;
 
 	side->ended = side->submitted = 0;

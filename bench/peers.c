@@ -166,9 +166,8 @@ static size_t next_address(int fd, uint8_t *blob)
 {
 	size_t bytes = 0;
 
-	if (send(fd, "", 1, MSG_NOSIGNAL) != 1 ||
-	    recv(fd, &bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes || bytes > BLOB ||
-	    recv(fd, blob, bytes, MSG_WAITALL) != (ssize_t)bytes)
+	if (send(fd, "", 1, MSG_NOSIGNAL) != 1 || recv(fd, &bytes, sizeof bytes, MSG_WAITALL) != sizeof bytes ||
+	    bytes > BLOB || recv(fd, blob, bytes, MSG_WAITALL) != (ssize_t)bytes)
 		check(-EPIPE, "an address of a peer");
 	return bytes;
 }
@@ -312,15 +311,14 @@ static void report(const struct result *result, bool json)
 		printf("{\"peers\": %d, \"time_us\": [%.2f, %.2f, %.2f], \"time_ratio\": %.3f, \"bytes\": "
 		       "[%.0f, %.0f, %.0f], "
 		       "\"memory_ratio\": %.3f, \"idle_turn_ns\": [%.1f, %.1f], \"simulated\": true}\n",
-		       result->peers, early.ns / 1e3, late.ns / 1e3, mean.ns / 1e3, ratio, early.bytes,
-		       late.bytes, mean.bytes, late.bytes / early.bytes, result->idle[0], result->idle[1]);
+		       result->peers, early.ns / 1e3, late.ns / 1e3, mean.ns / 1e3, ratio, early.bytes, late.bytes,
+		       mean.bytes, late.bytes / early.bytes, result->idle[0], result->idle[1]);
 		return;
 	}
 	printf("adding a peer, until it is up, over simulated NICs (processor time of this side)\n"
 	       "%-26s %12s %12s %12s %8s\n",
 	       "", "10th", "last", "mean of all", "ratio");
-	printf("%-26s %9.1f us %9.1f us %9.1f us %8.2f\n", "time", early.ns / 1e3, late.ns / 1e3,
-	       mean.ns / 1e3, ratio);
+	printf("%-26s %9.1f us %9.1f us %9.1f us %8.2f\n", "time", early.ns / 1e3, late.ns / 1e3, mean.ns / 1e3, ratio);
 	printf("%-26s %10.0f B %10.0f B %10.0f B %8.2f\n", "memory", early.bytes, late.bytes, mean.bytes,
 	       late.bytes / early.bytes);
 	printf("%-26s %9.1f ns %9.1f ns\n", "a turn with nothing to do", result->idle[0], result->idle[1]);

@@ -80,8 +80,7 @@ static void join(struct pair *pair, const struct options *options)
 		if (!options->workers)
 			weft_progress(pair->near);
 		weft_progress(pair->far);
-		while (weft_queue_poll(pair->queue, &event, 1) > 0 ||
-		       weft_queue_poll(pair->far_queue, &event, 1) > 0)
+		while (weft_queue_poll(pair->queue, &event, 1) > 0 || weft_queue_poll(pair->far_queue, &event, 1) > 0)
 			weft_event_release(&event);
 		check(weft_peer_info(pair->near, pair->peer, &info), "weft_peer_info");
 		check(fab_now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for the peer");
@@ -91,8 +90,7 @@ static void join(struct pair *pair, const struct options *options)
 static void open_pair(struct pair *pair, const struct options *options)
 {
 	pair->bytes = SLOTS * options->page_bytes;
-	pair->memory =
-	    mmap(NULL, 2 * pair->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pair->memory = mmap(NULL, 2 * pair->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pair->memory == MAP_FAILED)
 		check(-ENOMEM, "memory");
 	pair->near = open_engine((uint32_t)options->workers);
@@ -100,9 +98,9 @@ static void open_pair(struct pair *pair, const struct options *options)
 	check(weft_queue_open(pair->near, &pair->queue), "weft_queue_open");
 	check(weft_queue_open(pair->far, &pair->far_queue), "weft_queue_open");
 	check(weft_region_register(pair->near, pair->memory, pair->bytes, 0, &pair->from), "register");
-	check(weft_region_register(pair->far, pair->memory + pair->bytes, pair->bytes, WEFT_REMOTE_WRITE,
-				   &pair->target),
-	      "register");
+	check(
+	    weft_region_register(pair->far, pair->memory + pair->bytes, pair->bytes, WEFT_REMOTE_WRITE, &pair->target),
+	    "register");
 	join(pair, options);
 }
 
@@ -214,8 +212,7 @@ static uint64_t run_calls(struct pair *pair, uint64_t calls)
 			weft_progress(pair->far);
 			while (weft_queue_poll(pair->far_queue, &event, 1) > 0) {
 				if (event.type == WEFT_EVENT_CALL)
-					check(weft_reply(pair->far, event.peer, event.call, 0, event.data,
-							 event.bytes),
+					check(weft_reply(pair->far, event.peer, event.call, 0, event.data, event.bytes),
 					      "weft_reply");
 				weft_event_release(&event);
 			}
@@ -285,10 +282,10 @@ static uint64_t measure_raw_calls(const struct options *options)
 
 static int parse(int argc, char **argv, struct options *options)
 {
-	static const struct option longs[] = { { "raw", 0, 0, 'r' },	   { "sim", 1, 0, 's' },
-					       { "pieces", 1, 0, 'n' },	   { "pages", 1, 0, 'p' },
+	static const struct option longs[] = { { "raw", 0, 0, 'r' },       { "sim", 1, 0, 's' },
+					       { "pieces", 1, 0, 'n' },    { "pages", 1, 0, 'p' },
 					       { "page-size", 1, 0, 'b' }, { "json", 0, 0, 'j' },
-					       { "call", 0, 0, 'c' },	   { "depth", 1, 0, 'd' },
+					       { "call", 0, 0, 'c' },      { "depth", 1, 0, 'd' },
 					       { "workers", 1, 0, 'w' },   { 0 } };
 	int c;
 
@@ -314,8 +311,7 @@ static int parse(int argc, char **argv, struct options *options)
 		else
 			return -1;
 	}
-	return optind == argc && options->pages && options->depth && options->pages <= SLOTS &&
-		       options->page_bytes
+	return optind == argc && options->pages && options->depth && options->pages <= SLOTS && options->page_bytes
 		   ? 0
 		   : -1;
 }
@@ -354,7 +350,7 @@ int main(int argc, char **argv)
 		       options.raw ? "raw" : "weft", options.sim, options.pieces, each,
 		       each > 0 ? (double)options.page_bytes * 8 / each : 0);
 	else
-		printf("%s over simulated NICs (%s): %.1f ns a %s\n", options.raw ? "raw" : "weft",
-		       options.sim, each, options.call ? "call" : "piece");
+		printf("%s over simulated NICs (%s): %.1f ns a %s\n", options.raw ? "raw" : "weft", options.sim, each,
+		       options.call ? "call" : "piece");
 	return 0;
 }

@@ -132,8 +132,7 @@ static int parse(int argc, char **argv, struct raw_options *options)
 	if (!options->depth)
 		options->depth = tuned_depth(options);
 	if (optind != argc || options->iovs < 1 || options->iovs > FAB_IOVS || !options->batch ||
-	    options->page_bytes > options->region_bytes ||
-	    !(options->seconds > 0 && options->seconds < 3600) ||
+	    options->page_bytes > options->region_bytes || !(options->seconds > 0 && options->seconds < 3600) ||
 	    (options->pingpong && options->page_bytes > FAB_MESSAGE))
 		return -1;
 	return 0;
@@ -162,27 +161,24 @@ static void report(const struct raw_options *options, const struct raw_result *r
 	if (options->pingpong && options->json)
 		printf("{\"tool\": \"%s\", \"provider\": \"%s\", \"op\": \"pingpong\", \"size\": %zu, "
 		       "\"ops\": %" PRIu64 ", \"p50_us\": %.3f, \"p99_us\": %.3f, \"simulated\": %s}\n",
-		       RAW_TOOL, result->provider, options->page_bytes, result->pages, result->p50_us,
-		       result->p99_us, simulated);
+		       RAW_TOOL, result->provider, options->page_bytes, result->pages, result->p50_us, result->p99_us,
+		       simulated);
 	else if (options->pingpong)
-		printf(RAW_TOOL " %s: round trip of %zu bytes: p50 %.2f us, p99 %.2f us%s\n",
-		       result->provider, options->page_bytes, result->p50_us, result->p99_us,
-		       options->sim ? " (simulated)" : "");
+		printf(RAW_TOOL " %s: round trip of %zu bytes: p50 %.2f us, p99 %.2f us%s\n", result->provider,
+		       options->page_bytes, result->p50_us, result->p99_us, options->sim ? " (simulated)" : "");
 	else if (options->json)
 		printf("{\"tool\": \"%s\", \"provider\": \"%s\", \"op\": \"pages\", \"rails\": %d, "
 		       "\"page_size\": %zu, "
-		       "\"depth\": %u, \"batch\": %u, \"iovs\": %u, \"pages\": %" PRIu64
-		       ", \"bytes\": %" PRIu64 ", \"seconds\": %.6f, \"gbps\": %.3f, \"line_gbps\": %.3f, "
+		       "\"depth\": %u, \"batch\": %u, \"iovs\": %u, \"pages\": %" PRIu64 ", \"bytes\": %" PRIu64
+		       ", \"seconds\": %.6f, \"gbps\": %.3f, \"line_gbps\": %.3f, "
 		       "\"mops\": %.6f, \"cpu_s\": %.3f, \"verified\": %s, "
 		       "\"simulated\": %s}\n",
-		       RAW_TOOL, result->provider, result->rails, options->page_bytes, options->depth,
-		       options->batch, options->iovs, result->pages, result->bytes, result->seconds, gbps,
-		       result->line_bps / 1e9, mops, result->cpu_s, result->verified ? "true" : "null",
-		       simulated);
+		       RAW_TOOL, result->provider, result->rails, options->page_bytes, options->depth, options->batch,
+		       options->iovs, result->pages, result->bytes, result->seconds, gbps, result->line_bps / 1e9, mops,
+		       result->cpu_s, result->verified ? "true" : "null", simulated);
 	else
-		printf(RAW_TOOL
-		       " %s: %d rails, pages of %zu bytes, %u in flight a rail: %.3f Gbit/s, %.3f million "
-		       "pages/s%s\n",
+		printf(RAW_TOOL " %s: %d rails, pages of %zu bytes, %u in flight a rail: %.3f Gbit/s, %.3f million "
+				"pages/s%s\n",
 		       result->provider, result->rails, options->page_bytes, options->depth, gbps, mops,
 		       options->sim ? " (simulated)" : "");
 }

@@ -22,7 +22,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define PAGE	   64u
+#define PAGE       64u
 #define ROUNDS_MAX 10000
 
 struct setup {
@@ -127,7 +127,7 @@ static void *read_copies(void *argument)
 }
 
 /* A loop as the engine's, less its check: some processors are slower at memcpy() for such sizes. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&    \
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&              \
     !defined(__SANITIZE_THREAD__)
 __attribute__((target_clones("avx2", "default"), optimize("no-tree-loop-distribute-patterns")))
 #endif
@@ -194,8 +194,7 @@ static int measure(struct setup *setup, struct result *result)
 		int at = i < 0 ? 0 : i, half = at / 2;
 		bool loop = i & 1;
 
-		if ((error = submit(setup, 1, &samples.one[at])) ||
-		    (error = submit(setup, setup->pages, &unused)))
+		if ((error = submit(setup, 1, &samples.one[at])) || (error = submit(setup, setup->pages, &unused)))
 			break;
 		copy_indices(setup, loop);
 		if ((error = submit(setup, setup->pages, &samples.many[at])))
@@ -221,16 +220,14 @@ static void report(const struct setup *setup, const struct result *result, bool 
 		       (long long)result->first_ns, ratio);
 		return;
 	}
-	printf("submitting a paged write, the caller's processor time (medians of %d rounds)\n",
-	       setup->rounds);
+	printf("submitting a paged write, the caller's processor time (medians of %d rounds)\n", setup->rounds);
 	printf("  1 page           %10.2f us\n", (double)result->one_ns / 1e3);
-	printf("  %-7u pages    %10.2f us   the first of them %.2f us\n", setup->pages,
-	       (double)result->many_ns / 1e3, (double)result->first_ns / 1e3);
+	printf("  %-7u pages    %10.2f us   the first of them %.2f us\n", setup->pages, (double)result->many_ns / 1e3,
+	       (double)result->first_ns / 1e3);
 	printf("  copying indices  %10.2f us   by memcpy() %.2f us\n", (double)result->loop_ns / 1e3,
 	       (double)result->memcpy_ns / 1e3);
-	printf(
-	    "  without the copy %10.2f us   %.2f times one page (the faster copy taken off round by round)\n",
-	    (double)result->rest_ns / 1e3, ratio);
+	printf("  without the copy %10.2f us   %.2f times one page (the faster copy taken off round by round)\n",
+	       (double)result->rest_ns / 1e3, ratio);
 }
 
 static int open_here(struct setup *setup, const struct weft_config *config, struct other *other)
@@ -252,8 +249,7 @@ static int open_here(struct setup *setup, const struct weft_config *config, stru
 		return -error;
 	fill(setup->from, setup->pages);
 	fill(setup->to, setup->pages);
-	if ((error = weft_open(config, &setup->engine)) ||
-	    (error = weft_queue_open(setup->engine, &setup->queue)) ||
+	if ((error = weft_open(config, &setup->engine)) || (error = weft_queue_open(setup->engine, &setup->queue)) ||
 	    (error = weft_region_register(setup->engine, memory, bytes, 0, &setup->region)))
 		return error;
 	return other_connect(other, setup->engine, setup->queue, &peer, &setup->remote);
@@ -262,9 +258,9 @@ static int open_here(struct setup *setup, const struct weft_config *config, stru
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },	    { "pages", required_argument, NULL, 'p' },
+		{ "json", no_argument, NULL, 'j' },         { "pages", required_argument, NULL, 'p' },
 		{ "rounds", required_argument, NULL, 'r' }, { "transfers", required_argument, NULL, 't' },
-		{ "help", no_argument, NULL, 'h' },	    { NULL, 0, NULL, 0 },
+		{ "help", no_argument, NULL, 'h' },         { NULL, 0, NULL, 0 },
 	};
 	struct weft_config config = WEFT_CONFIG_INIT;
 	static struct setup setup = { .pages = 100000, .rounds = 800 };

@@ -51,15 +51,16 @@ static weft_engine *open_engine(char **option)
 /* A connected or listening socket, or -1. */
 static int open_socket(const char *host, const char *port)
 {
-	struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = host ? 0 : AI_PASSIVE }, *found;
+	struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM, .ai_flags = host ? 0 : AI_PASSIVE },
+			*found;
 	int fd, one = 1;
 
 	if (getaddrinfo(host, port, &hints, &found))
 		return -1;
 	fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, 0);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (host ? connect(fd, found->ai_addr, found->ai_addrlen) :
-		   bind(fd, found->ai_addr, found->ai_addrlen) || listen(fd, 16)) {
+	if (host ? connect(fd, found->ai_addr, found->ai_addrlen)
+		 : bind(fd, found->ai_addr, found->ai_addrlen) || listen(fd, 16)) {
 		close(fd);
 		fd = -1;
 	}
@@ -76,7 +77,8 @@ static void take_events(weft_queue *queue, const char *memory)
 	/* Until it is empty: only then does the descriptor speak again. */
 	while (weft_queue_poll(queue, &event, 1) == 1) {
 		if (event.type == WEFT_EVENT_NOTIFY)
-			printf("layer %llu has landed, its pages begin with %d\n", (unsigned long long)event.tag, memory[0]);
+			printf("layer %llu has landed, its pages begin with %d\n", (unsigned long long)event.tag,
+			       memory[0]);
 		weft_event_release(&event);
 	}
 }
@@ -96,7 +98,8 @@ static int serve(const char *port, char **option)
 		return 1;
 	}
 	check(weft_queue_open(engine, &queue), "weft_queue_open");
-	check(weft_region_register(engine, memory, (uint64_t)PAGES * PAGE, WEFT_REMOTE_WRITE, &kv), "weft_region_register");
+	check(weft_region_register(engine, memory, (uint64_t)PAGES * PAGE, WEFT_REMOTE_WRITE, &kv),
+	      "weft_region_register");
 	watch.data.fd = listener;
 	epoll_ctl(poller, EPOLL_CTL_ADD, listener, &watch);
 	watch.data.fd = weft_queue_fd(queue);
@@ -136,8 +139,8 @@ static int ask(const struct push *push, struct hello *hello)
 
 	if (fd < 0)
 		return 0;
-	whole = recv(fd, hello, sizeof(*hello), MSG_WAITALL) == sizeof(*hello) && hello->address_bytes <= WEFT_BLOB_MAX &&
-		hello->region_bytes <= WEFT_BLOB_MAX;
+	whole = recv(fd, hello, sizeof(*hello), MSG_WAITALL) == sizeof(*hello) &&
+		hello->address_bytes <= WEFT_BLOB_MAX && hello->region_bytes <= WEFT_BLOB_MAX;
 	close(fd);
 	return whole;
 }
@@ -158,9 +161,11 @@ static void meet(struct push *push)
 	if (push->remote)
 		weft_remote_close(push->engine, push->remote);
 	if (push->decode)
-		check(weft_peer_replace(push->engine, push->decode, hello->address, hello->address_bytes), "weft_peer_replace");
+		check(weft_peer_replace(push->engine, push->decode, hello->address, hello->address_bytes),
+		      "weft_peer_replace");
 	else
-		check(weft_peer_add(push->engine, hello->address, hello->address_bytes, &push->decode), "weft_peer_add");
+		check(weft_peer_add(push->engine, hello->address, hello->address_bytes, &push->decode),
+		      "weft_peer_add");
 	check(weft_remote_import(push->engine, push->decode, hello->region, hello->region_bytes, &push->remote),
 	      "weft_remote_import");
 	free(hello);
@@ -170,8 +175,13 @@ static void meet(struct push *push)
 static int push_layer(struct push *push, uint64_t layer)
 {
 	uint32_t to[PAGES];
-	struct weft_pages pages = { .page_bytes = PAGE, .count = PAGES, .from = push->kv, .to = push->remote, .to_index = to };
-	struct weft_op op = { .queue = push->queue, .tag = layer, .timeout_ns = 5 * WEFT_SECOND, .flags = WEFT_CHECKSUM,
+	struct weft_pages pages = {
+		.page_bytes = PAGE, .count = PAGES, .from = push->kv, .to = push->remote, .to_index = to
+	};
+	struct weft_op op = { .queue = push->queue,
+			      .tag = layer,
+			      .timeout_ns = 5 * WEFT_SECOND,
+			      .flags = WEFT_CHECKSUM,
 			      .notify = { .kind = WEFT_NOTIFY_FENCED, .tag = layer } };
 	struct weft_event event;
 	int status;
@@ -218,7 +228,8 @@ int main(int argc, char **argv)
 	if (argc >= 3 && !strcmp(argv[1], "serve"))
 		return serve(argv[2], argv + 3);
 	if (argc < 5 || strcmp(argv[1], "push")) {
-		fprintf(stderr, "usage: kv serve PORT [PROVIDER [RAILS]] | kv push HOST PORT LAYERS [PROVIDER [RAILS]]\n");
+		fprintf(stderr,
+			"usage: kv serve PORT [PROVIDER [RAILS]] | kv push HOST PORT LAYERS [PROVIDER [RAILS]]\n");
 		return 2;
 	}
 	push.host = argv[2];

@@ -67,7 +67,8 @@ static int receive(const char *provider, int fd)
 	int got;
 
 	check(weft_queue_open(engine, &queue), "weft_queue_open");
-	check(weft_region_register(engine, memory, (uint64_t)PAGES * PAGE, WEFT_REMOTE_WRITE, &kv), "weft_region_register");
+	check(weft_region_register(engine, memory, (uint64_t)PAGES * PAGE, WEFT_REMOTE_WRITE, &kv),
+	      "weft_region_register");
 	check(weft_address(engine, address.data, &address.bytes), "weft_address");
 	check(weft_region_export(engine, kv, region.data, &region.bytes), "weft_region_export");
 	give(fd, &address);
@@ -111,9 +112,12 @@ static int send_pages(const char *provider, int fd)
 	take(fd, &blob);
 	check(weft_remote_import(engine, decode, blob.data, blob.bytes, &remote), "weft_remote_import");
 
-	struct weft_pages pages = { .page_bytes = PAGE, .count = PAGES, .from = kv, .from_index = from, .to = remote,
-				    .to_index = to };
-	struct weft_op op = { .queue = queue, .tag = 1, .timeout_ns = 5 * WEFT_SECOND,
+	struct weft_pages pages = {
+		.page_bytes = PAGE, .count = PAGES, .from = kv, .from_index = from, .to = remote, .to_index = to
+	};
+	struct weft_op op = { .queue = queue,
+			      .tag = 1,
+			      .timeout_ns = 5 * WEFT_SECOND,
 			      .notify = { .kind = WEFT_NOTIFY_FENCED, .tag = LAYER } };
 	check(weft_write_pages(engine, &pages, &op, NULL), "weft_write_pages");
 	while (!done) {

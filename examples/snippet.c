@@ -103,7 +103,8 @@ static int side(const char *provider, int fd, char mark)
 	/* clang-format on */
 	for (size_t i = bytes / 2; i < bytes && told; i++)
 		told = base[i] == (mark == 'a' ? 'b' : 'a');
-	printf("%c: %s, %s\n", mark, done ? "written" : "NOT WRITTEN", told ? "all of the other's pages are here" : "PAGES ARE MISSING");
+	printf("%c: %s, %s\n", mark, done ? "written" : "NOT WRITTEN",
+	       told ? "all of the other's pages are here" : "PAGES ARE MISSING");
 	swap(fd, "", 0, their_address, &their_address_bytes); /* the other has its end too before we go */
 	weft_close(engine);
 	free(base);

@@ -41,12 +41,14 @@ enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARN, WEFT_LOG_INFO, WEFT_LOG_DEB
 typedef void (*weft_log_fn)(void *context, enum weft_log_level level, const char *text);
 
 #define WEFT_MANUAL_PROGRESS (1u << 0) /* no threads: the application calls weft_progress() */
-#define WEFT_REFUSE_UNKNOWN  (1u << 1) /* only peers added here may reach us; the default accepts who says hello (docs/SECURITY.md) */
+#define WEFT_REFUSE_UNKNOWN                                                                                            \
+	(1u << 1) /* only peers added here may reach us; the default accepts who says hello (docs/SECURITY.md) */
 
 /* Zero means "the default" in every field but size. */
 struct weft_config {
-	size_t size;             /* sizeof(struct weft_config) */
-	const char *provider;    /* require this provider: "efa", "efa-direct", "verbs", "tcp", "shm", …; default: the best there is */
+	size_t size; /* sizeof(struct weft_config) */
+	const char *
+	    provider; /* require this provider: "efa", "efa-direct", "verbs", "tcp", "shm", …; default: the best there is */
 	const char *rails;       /* only these NICs: names or local addresses, comma separated */
 	const char *avoid;       /* none of these */
 	const char *topology;    /* an hwloc XML file to use in place of this host's topology */
@@ -56,25 +58,30 @@ struct weft_config {
 	uint32_t max_transfers;  /* operations accepted and not yet taken from their queue; default 1024 */
 	uint32_t message_frames; /* receive buffers a rail; default 64 */
 	uint64_t max_message;    /* largest message to send or accept; default 4 MiB */
-	uint64_t peer_window;    /* bytes of messages one peer may have waiting here unread, incomplete ones and those of earlier
+	uint64_t
+	    peer_window; /* bytes of messages one peer may have waiting here unread, incomplete ones and those of earlier
 				    connections included; peers that were never added have 32 windows together; default 8 MiB,
 				    128 MiB at most */
-	uint64_t piece_bytes;    /* contiguous transfers are cut into pieces of this; default from the rails */
-	uint64_t timeout_ns;     /* deadline of operations that name none; default 30 s */
-	uint64_t heartbeat_ns;   /* ask a silent peer so often; default 500 ms */
-	uint64_t peer_limit_ns;  /* a peer silent for so long is down; default 3 s. A dead process over tcp is noticed sooner */
-	uint64_t rail_limit_ns;  /* nothing lands on a path for this long, beyond what its bytes in flight take: it is suspect; default 1 s */
-	weft_log_fn log;         /* default: nothing is printed */
+	uint64_t piece_bytes;  /* contiguous transfers are cut into pieces of this; default from the rails */
+	uint64_t timeout_ns;   /* deadline of operations that name none; default 30 s */
+	uint64_t heartbeat_ns; /* ask a silent peer so often; default 500 ms */
+	uint64_t
+	    peer_limit_ns; /* a peer silent for so long is down; default 3 s. A dead process over tcp is noticed sooner */
+	uint64_t
+	    rail_limit_ns; /* nothing lands on a path for this long, beyond what its bytes in flight take: it is suspect; default 1 s */
+	weft_log_fn log; /* default: nothing is printed */
 	void *log_context;
-	const char *groups;      /* a file that says which rails and cores make a group (docs/TOPOLOGY.md); default: from the topology */
-	const char *ports;       /* peers connect to these ports, for a firewall: "20000-20100"; default: any. A port per rail and engine of a
+	const char *
+	    groups; /* a file that says which rails and cores make a group (docs/TOPOLOGY.md); default: from the topology */
+	const char *
+	    ports; /* peers connect to these ports, for a firewall: "20000-20100"; default: any. A port per rail and engine of a
 				  * host; -EADDRINUSE when none is free, -EACCES when the last that was tried is reserved for the system.
 				  * Providers without ports (shm, efa) ignore it */
-	uint32_t max_strangers;  /* peers that came by a hello and were not added, at most; default 1024 */
+	uint32_t max_strangers; /* peers that came by a hello and were not added, at most; default 1024 */
 };
-#define WEFT_CONFIG_INIT                                                                                             \
-	{                                                                                                            \
-		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0            \
+#define WEFT_CONFIG_INIT                                                                                               \
+	{                                                                                                              \
+		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0              \
 	}
 
 int weft_open(const struct weft_config *config, weft_engine **ret_engine);
@@ -125,16 +132,17 @@ struct weft_error {
 
 struct weft_event {
 	enum weft_event_type type;
-	int status;                      /* 0 or a negative errno */
-	bool quiescent;                  /* END: nothing of the operation can touch memory any more (true but for providers that cannot promise it) */
-	uint64_t tag;                    /* the caller's */
+	int status; /* 0 or a negative errno */
+	bool
+	    quiescent; /* END: nothing of the operation can touch memory any more (true but for providers that cannot promise it) */
+	uint64_t tag; /* the caller's */
 	weft_peer peer;
-	weft_transfer transfer;          /* END, REPLY */
-	uint64_t bytes;                  /* moved, or of data */
-	const void *data;                /* valid until weft_event_release() */
-	uint64_t call;                   /* CALL: hand it to weft_reply() */
-	const struct weft_error *error;  /* details of a failure, or NULL; valid until weft_event_release() */
-	void *owner;                     /* weft's */
+	weft_transfer transfer;         /* END, REPLY */
+	uint64_t bytes;                 /* moved, or of data */
+	const void *data;               /* valid until weft_event_release() */
+	uint64_t call;                  /* CALL: hand it to weft_reply() */
+	const struct weft_error *error; /* details of a failure, or NULL; valid until weft_event_release() */
+	void *owner;                    /* weft's */
 };
 
 /* A queue takes what ends with it as op.queue. Messages, calls, notifications and changes of peers and rails come to
@@ -202,7 +210,7 @@ int weft_remote_close(weft_engine *engine, weft_remote remote);
 
 enum weft_notify_kind {
 	WEFT_NOTIFY_NOTHING,
-	WEFT_NOTIFY_FENCED,  /* one event at the receiver when everything has landed, exactly once */
+	WEFT_NOTIFY_FENCED, /* one event at the receiver when everything has landed, exactly once */
 	WEFT_NOTIFY_COUNTED, /* each write carries .immediate, an empty one too (-EOPNOTSUPP over shm); the receiver counts with weft_expect().
 			      * -EMSGSIZE: larger than the rails take at once, or than 64 MiB where either memory is registered in parts */
 };
@@ -228,7 +236,7 @@ struct weft_op {
 	uint64_t tag;        /* comes back in the end */
 	uint64_t timeout_ns; /* 0: the engine's default; WEFT_FOREVER: none */
 	struct weft_notify notify;
-	uint32_t flags;      /* WEFT_CHECKSUM */
+	uint32_t flags; /* WEFT_CHECKSUM */
 };
 
 /* All operations return at once: 0 and (when ret_transfer is not NULL) a handle for weft_cancel(), or a negative
@@ -243,7 +251,8 @@ struct weft_write {
 	uint64_t to_offset;
 	uint64_t bytes;
 };
-int weft_write(weft_engine *engine, const struct weft_write *write, const struct weft_op *op, weft_transfer *ret_transfer);
+int weft_write(weft_engine *engine, const struct weft_write *write, const struct weft_op *op,
+	       weft_transfer *ret_transfer);
 
 struct weft_read {
 	weft_remote from;
@@ -267,17 +276,21 @@ struct weft_pages {
 	uint64_t to_stride;
 	uint64_t to_offset;
 };
-int weft_write_pages(weft_engine *engine, const struct weft_pages *pages, const struct weft_op *op, weft_transfer *ret_transfer);
+int weft_write_pages(weft_engine *engine, const struct weft_pages *pages, const struct weft_op *op,
+		     weft_transfer *ret_transfer);
 
 /* Many writes, to many peers, that end as one. A fenced notification goes to every peer named. */
-int weft_scatter(weft_engine *engine, const struct weft_write *parts, uint32_t count, const struct weft_op *op, weft_transfer *ret_transfer);
+int weft_scatter(weft_engine *engine, const struct weft_write *parts, uint32_t count, const struct weft_op *op,
+		 weft_transfer *ret_transfer);
 
 /* A message ends when the peer's engine has it, with -EMSGSIZE when it is larger than the peer takes. Messages to one peer arrive in the order sent. data is copied.
  * receiver_tag is the receiver's event.tag. */
-int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes, const struct weft_op *op, weft_transfer *ret_transfer);
+int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
+	      const struct weft_op *op, weft_transfer *ret_transfer);
 
 /* A call ends with the reply, an error, or at its deadline: WEFT_EVENT_REPLY. */
-int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes, const struct weft_op *op, weft_transfer *ret_transfer);
+int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
+	      const struct weft_op *op, weft_transfer *ret_transfer);
 /* status is 0 or a negative errno of the application's. A reply no one waits for any more is dropped. Replies do not count among
  * max_transfers: they have as many slots of their own, so that calls both ways never wait for each other. -EAGAIN: all of those
  * hold replies that their callers' engines have not acknowledged yet; take events, so that theirs can come, and try again. A peer that was
@@ -286,13 +299,15 @@ int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const 
 int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int status, const void *data, uint64_t bytes);
 
 /* Ends when every peer named has entered a barrier with the same id that names us. */
-int weft_barrier(weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op, weft_transfer *ret_transfer);
+int weft_barrier(weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op,
+		 weft_transfer *ret_transfer);
 
 /* WEFT_EVENT_COUNTED on op->queue when count more writes with this immediate have landed; those that landed before
  * the call count. One expectation an immediate at a time (-EBUSY). Ends with -ETIMEDOUT at its deadline. Of immediates that nobody
  * expects yet the 4096 that arrived last are remembered, of all peers together: what came before 4096 different others is
  * forgotten, and the log says so. */
-int weft_expect(weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op, weft_transfer *ret_transfer);
+int weft_expect(weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op,
+		weft_transfer *ret_transfer);
 
 /* The operation still ends exactly once, with -ECANCELED unless it ended first. -ENOENT when it has ended already. */
 int weft_cancel(weft_engine *engine, weft_transfer transfer);
@@ -303,28 +318,28 @@ int weft_cancel_peer(weft_engine *engine, weft_peer peer);
 enum weft_rail_state { WEFT_RAIL_UP, WEFT_RAIL_DOWN };
 
 struct weft_rail_info {
-	char name[64];     /* the NIC */
+	char name[64]; /* the NIC */
 	char provider[32];
-	char address[64];  /* for people */
+	char address[64]; /* for people */
 	enum weft_rail_state state;
 	uint32_t group;
 	uint64_t link_bps;     /* 0: not known */
 	uint64_t max_message;  /* the provider's limit for one operation */
 	uint64_t window_bytes; /* in flight to one peer at most */
 	uint32_t window_ops;
-	uint32_t queue_ops;    /* the provider's limit */
+	uint32_t queue_ops; /* the provider's limit */
 	uint32_t inject_bytes;
 	bool delivery_complete; /* a completion means: in the peer's memory */
 	bool waits;             /* the worker can sleep on it */
-	bool emulated;          /* the provider writes by messages, which take CPU time at the peer (EFA without RDMA writes) */
+	bool emulated; /* the provider writes by messages, which take CPU time at the peer (EFA without RDMA writes) */
 	uint64_t writes, reads, sends, bytes, errors, retries, reopened; /* since open */
 };
 struct weft_peer_info {
 	bool up;
-	uint32_t rails;       /* of the peer */
-	uint32_t paths;       /* rail pairs open */
+	uint32_t rails; /* of the peer */
+	uint32_t paths; /* rail pairs open */
 	uint64_t incarnation;
-	uint64_t in_flight;   /* operations */
+	uint64_t in_flight; /* operations */
 };
 struct weft_info {
 	uint32_t rails, groups, workers;
@@ -351,10 +366,12 @@ enum weft_path_state {
 struct weft_path_info {
 	enum weft_path_state state;
 	char address[64]; /* the peer's rail, "10.0.0.2:4711"; "" where its address says nothing to people */
-	char by[32];      /* the device the kernel sends by, "lo" within one host; "": not the kernel's to decide, or no route */
+	char by
+	    [32]; /* the device the kernel sends by, "lo" within one host; "": not the kernel's to decide, or no route */
 };
 /* What is between one of our rails and one of the peer's (from 0 to weft_peer_info.rails). Waits for the worker's turn. */
-int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail, struct weft_path_info *ret_info);
+int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail,
+		   struct weft_path_info *ret_info);
 
 /* Every NIC weft could use here, engine or no engine: calls fn for each until it returns non-zero. */
 struct weft_nic {

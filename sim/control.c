@@ -86,9 +86,7 @@ static int parse_fault(char *value, struct sim_rule *rule)
 			return faults[i].argument == ARG_OPTIONAL ? 0 : -EINVAL;
 		}
 		if (faults[i].argument == ARG_TIME) /* a delay that never ends is called drop */
-			return sim_parse_time(argument, &rule->argument) || rule->argument == SIM_NEVER
-				   ? -EINVAL
-				   : 0;
+			return sim_parse_time(argument, &rule->argument) || rule->argument == SIM_NEVER ? -EINVAL : 0;
 		return parse_number(argument, &rule->argument);
 	}
 	return -EINVAL;
@@ -157,8 +155,7 @@ static int parse_item(const char *name, char *value, struct sim_rule *rule)
 		return parse_number(value, &rule->count);
 	if (!strcmp(name, "p")) {
 		rule->probability = strtod(value, &end);
-		return *end || end == value || !(rule->probability > 0 && rule->probability <= 1) ? -EINVAL
-												  : 0;
+		return *end || end == value || !(rule->probability > 0 && rule->probability <= 1) ? -EINVAL : 0;
 	}
 	return -ENOENT;
 }
@@ -355,8 +352,8 @@ enum sim_fault sim_control_fire(struct sim_control *control, const struct sim_ev
 	return SIM_FAULT_NONE;
 }
 
-enum sim_fault sim_control_stands(struct sim_control *control, const char *host, int nic,
-				  enum sim_fault which, uint64_t *ret_argument)
+enum sim_fault sim_control_stands(struct sim_control *control, const char *host, int nic, enum sim_fault which,
+				  uint64_t *ret_argument)
 {
 	uint32_t left = atomic_load_explicit(&control->active_rules, memory_order_relaxed);
 

@@ -18,16 +18,16 @@
 enum sim_fault {
 	SIM_FAULT_NONE,
 	SIM_FAULT_ERROR,     /* complete with this EFA status */
-	SIM_FAULT_DROP,	     /* never complete, never land */
+	SIM_FAULT_DROP,      /* never complete, never land */
 	SIM_FAULT_DELAY,     /* land and complete later, in ns */
-	SIM_FAULT_DUP,	     /* the immediate is delivered twice */
+	SIM_FAULT_DUP,       /* the immediate is delivered twice */
 	SIM_FAULT_EAGAIN,    /* the next n posts say -FI_EAGAIN */
-	SIM_FAULT_RNR,	     /* the receiver is not ready for n tries */
-	SIM_FAULT_DOWN,	     /* link down while the rule stands */
-	SIM_FAULT_SLOW,	     /* link slower by this factor while the rule stands */
-	SIM_FAULT_DEAD,	     /* whole host silent while the rule stands */
+	SIM_FAULT_RNR,       /* the receiver is not ready for n tries */
+	SIM_FAULT_DOWN,      /* link down while the rule stands */
+	SIM_FAULT_SLOW,      /* link slower by this factor while the rule stands */
+	SIM_FAULT_DEAD,      /* whole host silent while the rule stands */
 	SIM_FAULT_OVERRUN,   /* the completion is lost, as if the CQ had overrun */
-	SIM_FAULT_REG,	     /* registration fails with this errno */
+	SIM_FAULT_REG,       /* registration fails with this errno */
 	SIM_FAULT_INTERNAL,  /* internal error: to the EQ, or abort() with none bound */
 	SIM_FAULT_ANONYMOUS, /* complete with this EFA status, and do not say which request it was */
 	SIM_FAULT_NEGATIVE,  /* complete with this EFA status, and a negative error code */
@@ -40,8 +40,7 @@ enum sim_fault {
 enum sim_op_kind { SIM_OP_ANY, SIM_OP_SEND, SIM_OP_WRITE, SIM_OP_READ, SIM_OP_REG };
 
 struct sim_rule {
-	_Atomic uint32_t
-	    active; /* pairs: released after the fields are written, acquired before they are read */
+	_Atomic uint32_t active; /* pairs: released after the fields are written, acquired before they are read */
 	uint32_t fault, op;
 	int32_t nic; /* -1: any */
 	char host[64], peer[64];
@@ -86,7 +85,7 @@ enum sim_fault sim_control_fire(struct sim_control *control, const struct sim_ev
 				uint64_t *ret_argument);
 
 /* Faults that stand (down, slow, dead) for one end of a path: not counted. */
-enum sim_fault sim_control_stands(struct sim_control *control, const char *host, int nic,
-				  enum sim_fault which, uint64_t *ret_argument);
+enum sim_fault sim_control_stands(struct sim_control *control, const char *host, int nic, enum sim_fault which,
+				  uint64_t *ret_argument);
 
 #endif

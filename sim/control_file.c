@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC	0x4b46534d49535446ull
+#define MAGIC   0x4b46534d49535446ull
 #define VERSION 1
 
 int sim_control_fill(int fd)

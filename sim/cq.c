@@ -209,8 +209,7 @@ static inline struct wire_arrival *next_arrival(struct endpoint *ep)
 	struct wire_arrival *slot = &ep->arrivals[ep->arrival_next & ep->arrival_mask];
 
 	/* Acquire: pairs with the release in wire_push_arrival. */
-	return atomic_load_explicit(&slot->sequence, memory_order_acquire) == ep->arrival_next + 1 ? slot
-												   : NULL;
+	return atomic_load_explicit(&slot->sequence, memory_order_acquire) == ep->arrival_next + 1 ? slot : NULL;
 }
 
 static inline void release_arrival(struct endpoint *ep)
@@ -290,8 +289,8 @@ static inline void progress(struct completion_queue *cq, struct endpoint *ep, st
 
 	/* Not ringing is a misuse; having been refused the post that would have rung is not. They still wait for one. */
 	if (UNLIKELY(dom->strict) && ep->rung != ep->tail && !ep->refused)
-		strict_fail("CQ of NIC %d read while %u requests posted with FI_MORE wait for a doorbell",
-			    dom->nic, ep->tail - ep->rung);
+		strict_fail("CQ of NIC %d read while %u requests posted with FI_MORE wait for a doorbell", dom->nic,
+			    ep->tail - ep->rung);
 	if (UNLIKELY(dom->counts_polls))
 		atomic_fetch_add_explicit(&ep->wire->polls, 1, memory_order_relaxed);
 	/* Half of the array for arrivals first: a flood of either kind must not starve the other. */
@@ -383,8 +382,7 @@ static ssize_t cq_sread(struct fid_cq *cq, void *buf, size_t count, const void *
 	return -FI_ENOSYS;
 }
 
-static ssize_t cq_sreadfrom(struct fid_cq *cq, void *buf, size_t count, fi_addr_t *from, const void *cond,
-			    int timeout)
+static ssize_t cq_sreadfrom(struct fid_cq *cq, void *buf, size_t count, fi_addr_t *from, const void *cond, int timeout)
 {
 	return -FI_ENOSYS;
 }

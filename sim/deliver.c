@@ -85,8 +85,7 @@ static int move(struct peer *peer, const struct iovec *mine, size_t mine_count, 
 }
 
 /* One contiguous range of theirs against our list, as much of it as copy= says. */
-static int move_range(const struct domain *dom, struct peer *peer, const struct request *request,
-		      bool outward)
+static int move_range(const struct domain *dom, struct peer *peer, const struct request *request, bool outward)
 {
 	struct iovec theirs = { (void *)(uintptr_t)request->remote, request->bytes };
 	struct iovec mine[2], edges[2];
@@ -125,8 +124,8 @@ static void push_immediate(struct endpoint *ep, struct request *request, struct 
 		wire_push_arrival(peer->ep, &arrival);
 }
 
-static enum outcome deliver_rma(struct endpoint *ep, struct request *request, struct peer *peer,
-				struct guard *guard, int *ret_status)
+static enum outcome deliver_rma(struct endpoint *ep, struct request *request, struct peer *peer, struct guard *guard,
+				int *ret_status)
 {
 	struct domain *dom = ep->dom;
 	bool outward = request->kind == REQ_WRITE;
@@ -135,8 +134,8 @@ static enum outcome deliver_rma(struct endpoint *ep, struct request *request, st
 
 	if (UNLIKELY(!mr || !local_keys_good(dom, request))) {
 		if (dom->strict && !mr && request->key && MR_NIC_OF(request->key) != peer->nic->nic)
-			strict_fail("key %#x belongs to NIC %u of the peer, used towards its NIC %u",
-				    request->key, MR_NIC_OF(request->key), peer->nic->nic);
+			strict_fail("key %#x belongs to NIC %u of the peer, used towards its NIC %u", request->key,
+				    MR_NIC_OF(request->key), peer->nic->nic);
 		*ret_status = mr ? EFA_BAD_LKEY : EFA_BAD_ADDRESS;
 		return OUT_ERROR;
 	}
@@ -176,14 +175,12 @@ static enum outcome back_off(struct endpoint *ep, struct request *request, struc
 		request->backing_off = 1;
 		peer->backing_off++;
 	}
-	request->due =
-	    now + 1 + (sim_ticks_of_ns(spec->rnr_ns) << (request->tries < 10 ? request->tries : 10));
+	request->due = now + 1 + (sim_ticks_of_ns(spec->rnr_ns) << (request->tries < 10 ? request->tries : 10));
 	request->tries++;
 	return OUT_WAIT;
 }
 
-static int copy_message(struct request *request, struct peer *peer, const struct wire_taken *buffer,
-			size_t room)
+static int copy_message(struct request *request, struct peer *peer, const struct wire_taken *buffer, size_t room)
 {
 	struct iovec mine[WIRE_IOV];
 	size_t left = request->bytes < room ? request->bytes : room;
@@ -197,8 +194,8 @@ static int copy_message(struct request *request, struct peer *peer, const struct
 	return move(peer, mine, request->count, buffer->iov, buffer->count, true);
 }
 
-static enum outcome deliver_send(struct endpoint *ep, struct request *request, struct peer *peer,
-				 uint64_t now, int *ret_status)
+static enum outcome deliver_send(struct endpoint *ep, struct request *request, struct peer *peer, uint64_t now,
+				 int *ret_status)
 {
 	struct wire_arrival arrival = { .event = WIRE_MESSAGE,
 					.from = ep->wire->address,
@@ -314,8 +311,7 @@ static enum outcome deliver_odd(struct endpoint *ep, struct request *request, st
 	return OUT_DONE;
 }
 
-enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now, struct guard *guard,
-		     int *ret_status)
+enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now, struct guard *guard, int *ret_status)
 {
 	struct peer *peer = &ep->av->peers[request->peer];
 	enum outcome out = OUT_DONE;
@@ -344,8 +340,7 @@ enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now,
 			out = deliver_rma(ep, request, peer, guard, ret_status);
 	}
 	if (UNLIKELY(out == OUT_ERROR && peer->dead && *ret_status == EFA_UNRESPONSIVE && !request->fault))
-		out = silent(ep, request, now ? now : sim_ticks(),
-			     ret_status); /* its death was found by copying */
+		out = silent(ep, request, now ? now : sim_ticks(), ret_status); /* its death was found by copying */
 	if (out == OUT_WAIT)
 		return out;
 	if (request->ordered)

@@ -46,8 +46,8 @@ void dom_enter_slow(struct domain *dom, const char *call)
 				sched_yield();
 			else
 				strict_fail(
-				    "%s: threads %llu and %llu are in one domain at once under FI_THREAD_DOMAIN",
-				    call, (unsigned long long)other, (unsigned long long)self);
+				    "%s: threads %llu and %llu are in one domain at once under FI_THREAD_DOMAIN", call,
+				    (unsigned long long)other, (unsigned long long)self);
 	}
 }
 

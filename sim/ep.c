@@ -42,8 +42,8 @@ static int make_queues(struct endpoint *ep)
 	ep->free_bounce = malloc(depth * sizeof *ep->free_bounce);
 	if (ep->dom->strict)
 		ep->context_counts = calloc(65536, sizeof *ep->context_counts);
-	if (!ep->order || !ep->requests || !ep->free_requests || !ep->slow || !ep->bounce ||
-	    !ep->free_bounce || (ep->dom->strict && !ep->context_counts))
+	if (!ep->order || !ep->requests || !ep->free_requests || !ep->slow || !ep->bounce || !ep->free_bounce ||
+	    (ep->dom->strict && !ep->context_counts))
 		return -FI_ENOMEM;
 	/* Last in, first out: a shallow user touches few of them. */
 	for (uint32_t i = 0; i < depth; i++) {
@@ -212,8 +212,7 @@ static int ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *op
 {
 	struct endpoint *ep = container_of(fid, struct endpoint, fid.fid);
 
-	if (level != FI_OPT_ENDPOINT || optname != OPT_EMULATED_WRITE ||
-	    ep->dom->config->spec.personality == SIM_VERBS)
+	if (level != FI_OPT_ENDPOINT || optname != OPT_EMULATED_WRITE || ep->dom->config->spec.personality == SIM_VERBS)
 		return -FI_ENOPROTOOPT;
 	if (*optlen < sizeof(bool))
 		return -FI_ETOOSMALL;

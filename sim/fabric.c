@@ -70,8 +70,7 @@ static ssize_t eq_write(struct fid_eq *eq, uint32_t event, const void *buf, size
 	return -FI_ENOSYS;
 }
 
-static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len, int timeout,
-			uint64_t flags)
+static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf, size_t len, int timeout, uint64_t flags)
 {
 	uint64_t end = timeout < 0 ? UINT64_MAX : sim_clock_ns() + (uint64_t)timeout * 1000000u;
 	const struct timespec nap = { .tv_nsec = 100000 };
@@ -138,9 +137,8 @@ void eq_report(struct event_queue *eq, struct fid *fid, int err, int prov_errno)
 		eq->errors = grown;
 		eq->capacity = capacity;
 	}
-	eq->errors[eq->count++] = (struct fi_eq_err_entry){
-		.fid = fid, .context = fid->context, .err = err, .prov_errno = prov_errno
-	};
+	eq->errors[eq->count++] =
+	    (struct fi_eq_err_entry){ .fid = fid, .context = fid->context, .err = err, .prov_errno = prov_errno };
 	pthread_mutex_unlock(&eq->mutex);
 }
 

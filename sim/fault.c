@@ -6,17 +6,16 @@
 #include <time.h>
 
 #define BIT(fault) (1u << (fault))
-#define PER_REQUEST                                                                                          \
-	(BIT(SIM_FAULT_ERROR) | BIT(SIM_FAULT_DROP) | BIT(SIM_FAULT_DELAY) | BIT(SIM_FAULT_DUP) |            \
-	 BIT(SIM_FAULT_RNR) | BIT(SIM_FAULT_OVERRUN) | BIT(SIM_FAULT_INTERNAL) | BIT(SIM_FAULT_ANONYMOUS) |  \
-	 BIT(SIM_FAULT_NEGATIVE) | BIT(SIM_FAULT_TWICE))
+#define PER_REQUEST                                                                                                    \
+	(BIT(SIM_FAULT_ERROR) | BIT(SIM_FAULT_DROP) | BIT(SIM_FAULT_DELAY) | BIT(SIM_FAULT_DUP) | BIT(SIM_FAULT_RNR) | \
+	 BIT(SIM_FAULT_OVERRUN) | BIT(SIM_FAULT_INTERNAL) | BIT(SIM_FAULT_ANONYMOUS) | BIT(SIM_FAULT_NEGATIVE) |       \
+	 BIT(SIM_FAULT_TWICE))
 
 static struct sim_event event_of(struct domain *dom, enum sim_op_kind op, struct peer *peer)
 {
-	return (struct sim_event){ .host = dom->wire->host,
-				   .peer = peer && peer->nic ? peer->nic->host : NULL,
-				   .nic = dom->nic,
-				   .op = op };
+	return (struct sim_event){
+		.host = dom->wire->host, .peer = peer && peer->nic ? peer->nic->host : NULL, .nic = dom->nic, .op = op
+	};
 }
 
 /* Which fault a request will meet is decided when it is launched, once, in posting order: so it replays. */
@@ -28,8 +27,7 @@ void fault_mark(struct endpoint *ep, struct request *request, struct peer *peer)
 		return;
 	peer_resolve(peer); /* a rule may name the peer's host */
 	event = event_of(ep->dom, request->kind, peer);
-	request->fault =
-	    (uint8_t)sim_control_fire(ep->dom->control, &event, PER_REQUEST, &request->fault_argument);
+	request->fault = (uint8_t)sim_control_fire(ep->dom->control, &event, PER_REQUEST, &request->fault_argument);
 }
 
 /* While any rule stands: mending ends it early. */
@@ -105,8 +103,7 @@ void fault_internal(struct endpoint *ep)
 	struct event_queue *eq = ep->eq ? ep->eq : ep->dom->eq;
 
 	if (!eq) {
-		sim_log("internal error on NIC %d with no event queue bound to the endpoint: abort()",
-			ep->dom->nic);
+		sim_log("internal error on NIC %d with no event queue bound to the endpoint: abort()", ep->dom->nic);
 		stop_process();
 	}
 	eq_report(eq, &ep->fid.fid, FI_EIO, 4096);

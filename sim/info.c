@@ -15,7 +15,7 @@
 
 #define CAPS_TX (FI_MSG | FI_RMA | FI_READ | FI_WRITE | FI_SEND)
 #define CAPS_RX (FI_MSG | FI_RMA | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SOURCE)
-#define CAPS	(CAPS_TX | CAPS_RX | FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define CAPS    (CAPS_TX | CAPS_RX | FI_LOCAL_COMM | FI_REMOTE_COMM)
 
 struct nic_attributes {
 	struct fid_nic nic;
@@ -40,20 +40,18 @@ static int nic_tostr(const struct fid *fid, char *buf, size_t len)
 	const struct nic_attributes *a = container_of(fid, struct nic_attributes, nic.fid);
 	size_t used = strnlen(buf, len); /* the core hands over what it has printed so far */
 
-	snprintf(
-	    buf + used, len - used,
-	    "    nic:\n        fi_device_attr:\n            name: %s\n            device_id: %s\n            "
-	    "device_version: %s\n"
-	    "            vendor_id: %s\n            driver: %s\n            firmware: %s\n"
-	    "        fi_bus_attr:\n            bus_type: FI_BUS_PCI\n            fi_pci_attr:\n              "
-	    "  domain_id: %u\n"
-	    "                bus_id: %u\n                device_id: %u\n                function_id: %u\n"
-	    "        fi_link_attr:\n            address: %s\n            mtu: %zu\n            speed: %zu\n"
-	    "            state: FI_LINK_UP\n            network_type: %s\n",
-	    a->device.name, a->device.device_id, a->device.device_version, a->device.vendor_id,
-	    a->device.driver, a->device.firmware, a->bus.attr.pci.domain_id, a->bus.attr.pci.bus_id,
-	    a->bus.attr.pci.device_id, a->bus.attr.pci.function_id, a->link.address, a->link.mtu,
-	    a->link.speed, a->link.network_type);
+	snprintf(buf + used, len - used,
+		 "    nic:\n        fi_device_attr:\n            name: %s\n            device_id: %s\n            "
+		 "device_version: %s\n"
+		 "            vendor_id: %s\n            driver: %s\n            firmware: %s\n"
+		 "        fi_bus_attr:\n            bus_type: FI_BUS_PCI\n            fi_pci_attr:\n              "
+		 "  domain_id: %u\n"
+		 "                bus_id: %u\n                device_id: %u\n                function_id: %u\n"
+		 "        fi_link_attr:\n            address: %s\n            mtu: %zu\n            speed: %zu\n"
+		 "            state: FI_LINK_UP\n            network_type: %s\n",
+		 a->device.name, a->device.device_id, a->device.device_version, a->device.vendor_id, a->device.driver,
+		 a->device.firmware, a->bus.attr.pci.domain_id, a->bus.attr.pci.bus_id, a->bus.attr.pci.device_id,
+		 a->bus.attr.pci.function_id, a->link.address, a->link.mtu, a->link.speed, a->link.network_type);
 	return 0;
 }
 
@@ -96,14 +94,12 @@ static struct fid_nic *make_nic(const struct config *config, int index)
 	snprintf(a->device_id, sizeof a->device_id, "0x%04x", m->nic_device);
 	snprintf(a->vendor_id, sizeof a->vendor_id, "0x%04x", m->nic_vendor);
 	snprintf(a->address, sizeof a->address, "%s-%s", spec->personality == SIM_VERBS ? "IB" : "EFA", text);
-	a->device = (struct fi_device_attr){ a->name,	   a->device_id,	  (char *)m->nic_version,
+	a->device = (struct fi_device_attr){ a->name,      a->device_id,          (char *)m->nic_version,
 					     a->vendor_id, (char *)m->nic_driver, (char *)"0.0.0.0" };
 	a->bus.bus_type = FI_BUS_PCI;
 	a->bus.attr.pci.bus_id = sim_machine_nic_bus(m, index);
-	a->link =
-	    (struct fi_link_attr){ a->address, m->mtu, spec->rate_bps ? spec->rate_bps : m->rate_bps,
-				   FI_LINK_UP,
-				   (char *)(spec->personality == SIM_VERBS ? "InfiniBand" : "Ethernet") };
+	a->link = (struct fi_link_attr){ a->address, m->mtu, spec->rate_bps ? spec->rate_bps : m->rate_bps, FI_LINK_UP,
+					 (char *)(spec->personality == SIM_VERBS ? "InfiniBand" : "Ethernet") };
 	a->config = (struct config *)config;
 	a->index = index;
 	a->nic.fid.fclass = FI_CLASS_NIC;
@@ -183,8 +179,8 @@ static uint64_t order_of(const struct sim_spec *spec)
 {
 	switch (spec->personality) {
 	case SIM_VERBS:
-		return FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAW | FI_ORDER_WAS | FI_ORDER_SAW |
-		       FI_ORDER_SAS | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAW;
+		return FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAW | FI_ORDER_WAS | FI_ORDER_SAW | FI_ORDER_SAS |
+		       FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAW;
 	case SIM_EFA:
 		return FI_ORDER_SAS;
 	default:
@@ -221,8 +217,8 @@ static void fill_queues(struct fi_info *info, const struct sim_spec *spec)
 	info->ep_attr->protocol = spec->personality == SIM_VERBS ? FI_PROTO_RDMA_CM_IB_RC : FI_PROTO_EFA;
 	info->ep_attr->protocol_version = spec->personality == SIM_VERBS ? 1 : 4;
 	info->ep_attr->max_msg_size = m->max_msg_size;
-	info->ep_attr->max_order_raw_size = info->ep_attr->max_order_war_size =
-	    info->ep_attr->max_order_waw_size = spec->personality == SIM_VERBS ? m->max_msg_size : 8776;
+	info->ep_attr->max_order_raw_size = info->ep_attr->max_order_war_size = info->ep_attr->max_order_waw_size =
+	    spec->personality == SIM_VERBS ? m->max_msg_size : 8776;
 	info->ep_attr->mem_tag_format = 0xaaaaaaaaaaaaaaaaull;
 	info->ep_attr->tx_ctx_cnt = 1;
 	info->ep_attr->rx_ctx_cnt = 1;
@@ -370,8 +366,8 @@ static int list_nics(const struct config *config, const struct fi_info *hints, s
 	return 0;
 }
 
-int info_get(uint32_t version, const char *node, const char *service, uint64_t flags,
-	     const struct fi_info *hints, struct fi_info **ret_info)
+int info_get(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+	     struct fi_info **ret_info)
 {
 	const struct config *config = config_current();
 	struct fi_info *first = NULL, **tail = &first;

@@ -59,8 +59,7 @@ void ep_launch_one(struct endpoint *ep, struct request *request, struct peer *pe
 	if (dom->config->spec.timeless) {
 		request->due = now;
 	} else {
-		end = claim(ingress(dom, peer, request->kind), start,
-			    request->kind == REQ_READ ? cost : remote_cost) +
+		end = claim(ingress(dom, peer, request->kind), start, request->kind == REQ_READ ? cost : remote_cost) +
 		      (request->kind == REQ_READ ? cost : remote_cost);
 		if (request->kind == REQ_READ) {
 			respond = claim(&peer->nic->respond_time, start, remote_cost) + remote_cost;
@@ -74,8 +73,7 @@ void ep_launch_one(struct endpoint *ep, struct request *request, struct peer *pe
 		request->due = end + latency(dom);
 	}
 	if (request->fault == SIM_FAULT_DELAY)
-		request->due =
-		    (request->due > now ? request->due : now) + sim_ticks_of_ns(request->fault_argument);
+		request->due = (request->due > now ? request->due : now) + sim_ticks_of_ns(request->fault_argument);
 }
 
 /* Swaps the newest position with one of the last few, unless either must keep its place. */
@@ -123,15 +121,13 @@ static bool contact(struct endpoint *ep, struct request *request, struct peer *p
 }
 
 /* The request does not go in posting order. True when it was put aside. */
-static bool put_aside(struct endpoint *ep, uint32_t index, struct request *request, struct peer *peer,
-		      uint64_t now)
+static bool put_aside(struct endpoint *ep, uint32_t index, struct request *request, struct peer *peer, uint64_t now)
 {
 	struct domain *dom = ep->dom;
 
 	if (dom->config->spec.timeless)
 		now = sim_ticks();
-	if (peer->generation !=
-	    request->peer_generation) { /* removed since it was posted: delivery will say so */
+	if (peer->generation != request->peer_generation) { /* removed since it was posted: delivery will say so */
 		request->stage = STAGE_DELIVER;
 		request->due = now;
 		slow_add(ep, index);
@@ -202,8 +198,7 @@ static bool hand_over(struct endpoint *ep, uint32_t index, uint64_t now)
 	struct guard guard = { 0 };
 	int status;
 
-	if (request->completes || request->kind != REQ_SEND ||
-	    (request->ordered && request->order != peer->delivered))
+	if (request->completes || request->kind != REQ_SEND || (request->ordered && request->order != peer->delivered))
 		return false;
 	switch (deliver(ep, request, now, &guard, &status)) {
 	case OUT_DONE:

@@ -16,25 +16,25 @@
 #define USEC 1000ull
 #define MSEC 1000000ull
 
-#define EFA_MACHINE                                                                                          \
-	.personality = SIM_EFA, .sockets = 2, .cores_per_socket = 48, .threads_per_core = 2, .gpus = 8,      \
-	.first_root_bus = 0x44, .root_bus_step = 0x11, .nic_vendor = 0x1d0f, .nic_driver = "efa",            \
-	.fabric_name = "efa", .latency_ns = 15 * USEC, .handshake_ns = 2 * MSEC, .rx_size = 8192,            \
-	.mtu = 8760, .inject_size = 4096, .iov_limit = 4, .reorder = 8, .max_msg_size = UINT64_MAX
+#define EFA_MACHINE                                                                                                    \
+	.personality = SIM_EFA, .sockets = 2, .cores_per_socket = 48, .threads_per_core = 2, .gpus = 8,                \
+	.first_root_bus = 0x44, .root_bus_step = 0x11, .nic_vendor = 0x1d0f, .nic_driver = "efa",                      \
+	.fabric_name = "efa", .latency_ns = 15 * USEC, .handshake_ns = 2 * MSEC, .rx_size = 8192, .mtu = 8760,         \
+	.inject_size = 4096, .iov_limit = 4, .reorder = 8, .max_msg_size = UINT64_MAX
 
 static const struct sim_machine machines[] = {
 	{ EFA_MACHINE, .name = "p5", .about = "p5.48xlarge: 8 H100, 32 x 100 Gbit/s EFA", .captured = 1,
 	  .nics_per_gpu = 4, .gpu_device = 0x2330, .gpu_name = "NVIDIA H100 80GB HBM3", .nic_device = 0xefa1,
 	  .nic_version = "6", .rate_bps = 100 * GBIT, .op_ns = 1250, .tx_size = 4096 },
-	{ EFA_MACHINE, .name = "p5en", .about = "p5en.48xlarge: 8 H200, 16 x 200 Gbit/s EFA",
-	  .nics_per_gpu = 2, .gpu_device = 0x2335, .gpu_name = "NVIDIA H200", .nic_device = 0xefa2,
-	  .nic_version = "7", .rate_bps = 200 * GBIT, .op_ns = 1000, .tx_size = 4096 },
-	{ EFA_MACHINE, .name = "p6-b200", .about = "p6-b200.48xlarge: 8 B200, 8 x 400 Gbit/s EFA",
-	  .nics_per_gpu = 1, .gpu_device = 0x2901, .gpu_name = "NVIDIA B200", .nic_device = 0xefa3,
-	  .nic_version = "8", .rate_bps = 400 * GBIT, .op_ns = 1000, .tx_size = 4096 },
-	{ EFA_MACHINE, .name = "p6-b300", .about = "p6-b300.48xlarge: 8 B300, 16 x 400 Gbit/s EFA",
-	  .nics_per_gpu = 2, .gpu_device = 0x3182, .gpu_name = "NVIDIA B300", .nic_device = 0xefa3,
-	  .nic_version = "8", .rate_bps = 400 * GBIT, .op_ns = 1000, .tx_size = 2048 },
+	{ EFA_MACHINE, .name = "p5en", .about = "p5en.48xlarge: 8 H200, 16 x 200 Gbit/s EFA", .nics_per_gpu = 2,
+	  .gpu_device = 0x2335, .gpu_name = "NVIDIA H200", .nic_device = 0xefa2, .nic_version = "7",
+	  .rate_bps = 200 * GBIT, .op_ns = 1000, .tx_size = 4096 },
+	{ EFA_MACHINE, .name = "p6-b200", .about = "p6-b200.48xlarge: 8 B200, 8 x 400 Gbit/s EFA", .nics_per_gpu = 1,
+	  .gpu_device = 0x2901, .gpu_name = "NVIDIA B200", .nic_device = 0xefa3, .nic_version = "8",
+	  .rate_bps = 400 * GBIT, .op_ns = 1000, .tx_size = 4096 },
+	{ EFA_MACHINE, .name = "p6-b300", .about = "p6-b300.48xlarge: 8 B300, 16 x 400 Gbit/s EFA", .nics_per_gpu = 2,
+	  .gpu_device = 0x3182, .gpu_name = "NVIDIA B300", .nic_device = 0xefa3, .nic_version = "8",
+	  .rate_bps = 400 * GBIT, .op_ns = 1000, .tx_size = 2048 },
 	{ .name = "verbs",
 	  .about = "two sockets, 2 GPUs, 2 x 200 Gbit/s RC-like NICs: ordered, local keys",
 	  .personality = SIM_VERBS,
@@ -64,10 +64,9 @@ static const struct sim_machine machines[] = {
 	  .iov_limit = 4,
 	  .reorder = 0,
 	  .max_msg_size = 8u << 20 },
-	{ EFA_MACHINE, .name = "null",
-	  .about = "the p5's 32 NICs with no modelled time: measures software cost", .timeless = 1,
-	  .nics_per_gpu = 4, .gpu_device = 0x2330, .gpu_name = "NVIDIA H100 80GB HBM3", .nic_device = 0xefa1,
-	  .nic_version = "6", .rate_bps = 100 * GBIT, .op_ns = 0, .tx_size = 4096 },
+	{ EFA_MACHINE, .name = "null", .about = "the p5's 32 NICs with no modelled time: measures software cost",
+	  .timeless = 1, .nics_per_gpu = 4, .gpu_device = 0x2330, .gpu_name = "NVIDIA H100 80GB HBM3",
+	  .nic_device = 0xefa1, .nic_version = "6", .rate_bps = 100 * GBIT, .op_ns = 0, .tx_size = 4096 },
 };
 
 const struct sim_machine *sim_machine_at(size_t index)

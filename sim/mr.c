@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define PAGE_BITS	  12
+#define PAGE_BITS         12
 #define FI_MR_DMABUF_FLAG (1ull << 40) /* FI_MR_DMABUF, absent from 1.17's headers */
 
 static int mr_close(struct fid *fid)
@@ -68,8 +68,7 @@ static uint64_t pages_of(uint64_t base, uint64_t bytes)
 	return bytes ? ((base + bytes - 1) >> PAGE_BITS) - (base >> PAGE_BITS) + 1 : 1;
 }
 
-static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, uint64_t access,
-			   struct region *region)
+static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, uint64_t access, struct region *region)
 {
 	uint64_t pages = pages_of(base, bytes);
 	struct wire_mr *mr;
@@ -127,8 +126,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	if (fault_active(dom))
 		fault_stall_registration(dom);
 	pthread_mutex_lock(&dom->mr_mutex);
-	rc = register_region(dom, (uint64_t)(uintptr_t)attr->mr_iov[0].iov_base, attr->mr_iov[0].iov_len,
-			     access, region);
+	rc = register_region(dom, (uint64_t)(uintptr_t)attr->mr_iov[0].iov_base, attr->mr_iov[0].iov_len, access,
+			     region);
 	if (!rc)
 		atomic_fetch_add(&dom->refs, 1);
 	pthread_mutex_unlock(&dom->mr_mutex);

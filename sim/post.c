@@ -64,8 +64,7 @@ static int inject_data(struct endpoint *ep, const struct posting *p, struct requ
 	for (size_t i = 0; i < p->count; i++) {
 		uint32_t key = p->desc ? (uint32_t)(uintptr_t)p->desc[i] : 0;
 
-		if (key &&
-		    mr_find(ep->dom->wire, key, (uintptr_t)p->iov[i].iov_base, p->iov[i].iov_len, MR_DEVICE))
+		if (key && mr_find(ep->dom->wire, key, (uintptr_t)p->iov[i].iov_base, p->iov[i].iov_len, MR_DEVICE))
 			return -FI_EINVAL; /* never device memory */
 	}
 	request->bounce = ep->free_bounce[--ep->free_bounce_count];
@@ -244,8 +243,8 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	return post(fid, &p, "fi_sendmsg");
 }
 
-static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t addr, void *context)
+static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t addr,
+			 void *context)
 {
 	const struct posting p = { .iov = iov,
 				   .desc = desc,
@@ -258,16 +257,15 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 	return post(fid, &p, "fi_sendv");
 }
 
-static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t addr,
-			void *context)
+static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t addr, void *context)
 {
 	const struct iovec iov = { (void *)buf, len };
 
 	return msg_sendv(fid, &iov, &desc, 1, addr, context);
 }
 
-static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
-			    fi_addr_t addr, void *context)
+static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t addr,
+			    void *context)
 {
 	const struct iovec iov = { (void *)buf, len };
 	const struct posting p = { .iov = &iov,
@@ -285,9 +283,7 @@ static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_addr_t addr)
 {
 	const struct iovec iov = { (void *)buf, len };
-	struct posting p = {
-		.iov = &iov, .count = 1, .addr = addr, .flags = NO_COMPLETION, .kind = REQ_SEND
-	};
+	struct posting p = { .iov = &iov, .count = 1, .addr = addr, .flags = NO_COMPLETION, .kind = REQ_SEND };
 
 	return inject_only(fid, &p, "fi_inject");
 }
@@ -305,8 +301,8 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 	return inject_only(fid, &p, "fi_injectdata");
 }
 
-static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t addr, void *context)
+static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t addr,
+			 void *context)
 {
 	struct endpoint *ep = container_of(fid, struct endpoint, fid);
 	ssize_t rc = 0;
@@ -353,8 +349,8 @@ struct fi_ops_msg msg_ops = {
 	.injectdata = msg_injectdata,
 };
 
-static inline ssize_t rma_msg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags,
-			      enum request_kind kind, const char *call)
+static inline ssize_t rma_msg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags, enum request_kind kind,
+			      const char *call)
 {
 	struct posting p;
 
@@ -390,8 +386,8 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uin
 	return rma_msg(fid, msg, flags, REQ_READ, "fi_readmsg");
 }
 
-static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			  fi_addr_t addr, uint64_t remote, uint64_t key, void *context)
+static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t addr,
+			  uint64_t remote, uint64_t key, void *context)
 {
 	const struct posting p = { .iov = iov,
 				   .desc = desc,
@@ -406,16 +402,16 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 	return post(fid, &p, "fi_writev");
 }
 
-static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t addr,
-			 uint64_t remote, uint64_t key, void *context)
+static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *desc, fi_addr_t addr, uint64_t remote,
+			 uint64_t key, void *context)
 {
 	const struct iovec iov = { (void *)buf, len };
 
 	return rma_writev(fid, &iov, &desc, 1, addr, remote, key, context);
 }
 
-static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data,
-			     fi_addr_t addr, uint64_t remote, uint64_t key, void *context)
+static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, void *desc, uint64_t data, fi_addr_t addr,
+			     uint64_t remote, uint64_t key, void *context)
 {
 	const struct iovec iov = { (void *)buf, len };
 	const struct posting p = { .iov = &iov,
@@ -432,8 +428,8 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 	return post(fid, &p, "fi_writedata");
 }
 
-static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t addr, uint64_t remote, uint64_t key, void *context)
+static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **desc, size_t count, fi_addr_t addr,
+			 uint64_t remote, uint64_t key, void *context)
 {
 	const struct posting p = { .iov = iov,
 				   .desc = desc,
@@ -448,8 +444,8 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **des
 	return post(fid, &p, "fi_readv");
 }
 
-static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr,
-			uint64_t remote, uint64_t key, void *context)
+static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t addr, uint64_t remote,
+			uint64_t key, void *context)
 {
 	const struct iovec iov = { buf, len };
 

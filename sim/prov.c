@@ -37,8 +37,7 @@ static struct config *make_config(const char *text)
 	if (!config)
 		return NULL;
 	if (sim_spec_parse(text, &config->spec, error, sizeof error)) {
-		static char
-		    complained[1024]; /* libfabric asks several times over: say it once (under the mutex) */
+		static char complained[1024]; /* libfabric asks several times over: say it once (under the mutex) */
 
 		if (strncmp(complained, text, sizeof complained - 1))
 			sim_log("SIMFAB=%s: %s", text, error);

@@ -56,7 +56,7 @@ struct config {
 	char text[1024];
 	struct sim_spec spec;
 	struct sim_control *control; /* never NULL: a private one where no file was named */
-	struct config *direct; /* the same NICs as efa-direct; NULL but with as=efa */
+	struct config *direct;       /* the same NICs as efa-direct; NULL but with as=efa */
 };
 
 struct fabric {
@@ -81,11 +81,11 @@ struct domain {
 	int nic;
 	bool guarded; /* any entry needs dom_enter: locking, or strict */
 	bool locking, strict, local_keys, ordered_rma, ordered_sends;
-	bool forgets; /* requests to a peer that is removed from the address vector never complete */
-	bool shm;     /* peers of the same host are reached through shared memory inside the provider */
-	bool emulated; /* our side cannot write by itself */
+	bool forgets;      /* requests to a peer that is removed from the address vector never complete */
+	bool shm;          /* peers of the same host are reached through shared memory inside the provider */
+	bool emulated;     /* our side cannot write by itself */
 	bool counts_polls; /* those who write to us may wait for one */
-	size_t queues; /* what the transmit and the receive queue hold together */
+	size_t queues;     /* what the transmit and the receive queue hold together */
 	enum sim_copy copy;
 
 	struct wire_map *map;
@@ -125,8 +125,8 @@ struct peer {
 	struct wire_nic *nic;
 	uint64_t contact_at, alive_at;
 	uint32_t generation, next_in_bucket;
-	uint32_t waiting;	    /* requests held back by the handshake */
-	uint32_t backing_off;	    /* sends the receiver was not ready for */
+	uint32_t waiting;           /* requests held back by the handshake */
+	uint32_t backing_off;       /* sends the receiver was not ready for */
 	uint32_t issued, delivered; /* ordering: numbers given out, next to deliver */
 	uint8_t state, used, local, dead, emulated;
 };
@@ -154,9 +154,9 @@ struct request {
 	uint32_t peer, peer_generation, key, order;
 	uint8_t kind, count, completes, has_data, ordered, stage, fault, held;
 
-	uint64_t data, number;	   /* number: of the post, breaks ties of due */
-	uint64_t since, polls;	   /* since: when the path went silent; 0 while it answers */
-	int32_t bounce;		   /* inject buffer, -1 for none */
+	uint64_t data, number; /* number: of the post, breaks ties of due */
+	uint64_t since, polls; /* since: when the path went silent; 0 while it answers */
+	int32_t bounce;        /* inject buffer, -1 for none */
 	uint32_t tries;
 	uint32_t local_key[WIRE_IOV];
 	uint8_t backing_off; /* counted in peer->backing_off, as held is in peer->waiting */
@@ -209,7 +209,7 @@ struct endpoint {
 	uint32_t depth, rx_depth;
 	/* launched requests in completion order: [head, rung); posted with FI_MORE: [rung, tail) */
 	uint32_t mask, head, rung, tail;
-	bool refused; /* the last post was: its caller cannot ring for those before it */
+	bool refused;      /* the last post was: its caller cannot ring for those before it */
 	uint64_t last_due; /* of the newest launched */
 	uint64_t posted;
 	uint32_t *order;
@@ -229,8 +229,8 @@ const struct config *config_current(void);
 struct config *config_of_nic(const struct fid_nic *nic, int *ret_nic);
 
 /* info.c */
-int info_get(uint32_t version, const char *node, const char *service, uint64_t flags,
-	     const struct fi_info *hints, struct fi_info **ret_info);
+int info_get(uint32_t version, const char *node, const char *service, uint64_t flags, const struct fi_info *hints,
+	     struct fi_info **ret_info);
 void info_gid(const struct config *config, int nic, uint8_t gid[16]);
 
 /* fabric.c */
@@ -238,8 +238,7 @@ int fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **ret_fabric, voi
 void eq_report(struct event_queue *eq, struct fid *fid, int err, int prov_errno);
 
 /* domain.c */
-int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **ret_domain,
-		void *context);
+int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **ret_domain, void *context);
 void dom_enter_slow(struct domain *dom, const char *call);
 void dom_leave_slow(struct domain *dom);
 void dom_visit(struct domain *dom); /* strict: any thread, to look at its requests; left by dom_leave() */
@@ -268,11 +267,12 @@ static inline uint64_t dom_random(struct domain *dom)
 
 /* mr.c */
 extern struct fi_ops_mr mr_ops;
-#define MR_NIC_OF(key)	((key) >> 26)
+#define MR_NIC_OF(key)  ((key) >> 26)
 #define MR_SLOT_OF(key) ((key) & (WIRE_MR_SLOTS - 1))
-#define MR_DEVICE	(1ull << 63) /* in wire_mr.access: registered as device memory */
+#define MR_DEVICE       (1ull << 63) /* in wire_mr.access: registered as device memory */
 /* The region `key` names on `nic` if it covers [base, base + bytes) with `access`; NULL otherwise. */
-static inline struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64_t base, uint64_t bytes, uint64_t access)
+static inline struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64_t base, uint64_t bytes,
+				      uint64_t access)
 {
 	struct wire_mr *mr = &nic->mr[MR_SLOT_OF(key)];
 	uint64_t start, length;
@@ -287,7 +287,6 @@ static inline struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64
 		return NULL;
 	return mr;
 }
-
 
 /* av.c */
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **ret_av, void *context);
@@ -320,8 +319,7 @@ struct guard { /* holds the last region used, so that a run of requests into it 
 enum outcome { OUT_DONE, OUT_WAIT, OUT_ERROR, OUT_SILENT };
 /* Moves the bytes. OUT_WAIT: try again at request->due; OUT_ERROR: *ret_status says why; OUT_SILENT: no
  * completion. */
-enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now, struct guard *guard,
-		     int *ret_status);
+enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now, struct guard *guard, int *ret_status);
 void guard_release(struct guard *guard);
 
 /* slow.c: requests that cannot go in order of posting */

@@ -106,8 +106,7 @@ static void open_bench(struct bench *b, const struct options *options, const cha
 	hints->fabric_attr->prov_name = strdup("simfab");
 	check(fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &b->info), "fi_getinfo");
 	fi_freeinfo(hints);
-	b->memory =
-	    mmap(NULL, options->bytes * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	b->memory = mmap(NULL, options->bytes * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (b->memory == MAP_FAILED)
 		exit(1);
 	memset(b->memory, 1, options->bytes * 2);
@@ -221,8 +220,7 @@ static struct result run(struct bench *b, double seconds)
 			cpu = cpu_ns();
 			done = 0;
 		} else if (end && now >= end) {
-			return (struct result){ done, (double)(now - start) / 1e9,
-						(double)(cpu_ns() - cpu) / 1e9 };
+			return (struct result){ done, (double)(now - start) / 1e9, (double)(cpu_ns() - cpu) / 1e9 };
 		}
 	}
 }
@@ -255,8 +253,7 @@ static void report_parts(struct bench *b)
 		(void)fi_cq_read(rail->cq, entry, 64);
 	empty = sim_ticks() - start;
 	printf("simulated parts       post %.1f ns, completion %.1f ns, empty CQ read %.1f ns\n",
-	       (double)post / ROUNDS / batch / sim_ticks_per_ns,
-	       (double)complete / ROUNDS / batch / sim_ticks_per_ns,
+	       (double)post / ROUNDS / batch / sim_ticks_per_ns, (double)complete / ROUNDS / batch / sim_ticks_per_ns,
 	       (double)empty / ROUNDS / sim_ticks_per_ns);
 }
 
@@ -280,13 +277,13 @@ static void report(const struct options *o)
 	open_bench(&bench, o, o->spec);
 	r = run(&bench, o->seconds);
 	bps = (double)r.done * (double)o->bytes * 8 / r.wall;
-	printf("simulated %s: %d NICs, one thread, %zu-byte writes, %u in flight per NIC, batches of %u\n",
-	       o->spec, bench.nics, o->bytes, o->depth, o->batch);
+	printf("simulated %s: %d NICs, one thread, %zu-byte writes, %u in flight per NIC, batches of %u\n", o->spec,
+	       bench.nics, o->bytes, o->depth, o->batch);
 	if (strncmp(o->spec, "null", 4))
 		printf("simulated rate        %9.1f Gbit/s, %.2f %% of %.0f (%.2f M requests/s, %.0f %% of a "
 		       "core)\n",
-		       bps / 1e9, 100 * bps / bench.line_bps, bench.line_bps / 1e9,
-		       (double)r.done / r.wall / 1e6, 100 * r.cpu / r.wall);
+		       bps / 1e9, 100 * bps / bench.line_bps, bench.line_bps / 1e9, (double)r.done / r.wall / 1e6,
+		       100 * r.cpu / r.wall);
 	close_bench(&bench);
 	snprintf(unbound, sizeof unbound, "%s%s", o->spec,
 		 strncmp(o->spec, "null", 4) ? ",rate=inf,latency=0,op_ns=0" : "");
@@ -308,9 +305,7 @@ int main(int argc, char **argv)
 					       { "seconds", 1, 0, 't' },
 					       { "immediate", 0, 0, 'i' },
 					       { 0 } };
-	struct options o = {
-		.spec = getenv("SIMFAB"), .bytes = 65536, .depth = 64, .batch = 16, .seconds = 1
-	};
+	struct options o = { .spec = getenv("SIMFAB"), .bytes = 65536, .depth = 64, .batch = 16, .seconds = 1 };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {

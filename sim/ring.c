@@ -26,8 +26,7 @@ void wire_endpoint_layout(struct wire_endpoint *ep, uint32_t buffers, uint32_t a
 	ep->arrivals_at = ep->buffers_at + align64(buffers * sizeof(struct wire_buffer));
 }
 
-bool wire_post_buffer(struct wire_endpoint *ep, const struct iovec *iov, size_t count, void *context,
-		      uint32_t depth)
+bool wire_post_buffer(struct wire_endpoint *ep, const struct iovec *iov, size_t count, void *context, uint32_t depth)
 {
 	uint64_t tail = atomic_load_explicit(&ep->buffer_tail, memory_order_relaxed);
 	/* Acquire: whoever moved the head past this slot has read it. */
@@ -39,8 +38,7 @@ bool wire_post_buffer(struct wire_endpoint *ep, const struct iovec *iov, size_t 
 	atomic_store_explicit(&buffer->context, (uint64_t)(uintptr_t)context, memory_order_relaxed);
 	atomic_store_explicit(&buffer->count, count, memory_order_relaxed);
 	for (size_t i = 0; i < count; i++) {
-		atomic_store_explicit(&buffer->iov[i].base, (uint64_t)(uintptr_t)iov[i].iov_base,
-				      memory_order_relaxed);
+		atomic_store_explicit(&buffer->iov[i].base, (uint64_t)(uintptr_t)iov[i].iov_base, memory_order_relaxed);
 		atomic_store_explicit(&buffer->iov[i].bytes, iov[i].iov_len, memory_order_relaxed);
 	}
 	/* Release: pairs with the acquire in wire_take_buffer. */
@@ -59,8 +57,7 @@ bool wire_take_buffer(struct wire_endpoint *ep, struct wire_taken *ret_taken)
 			return false;
 		/* Read first, claim after: the slot is only written again once the head has passed it. */
 		ret_taken->context = atomic_load_explicit(&buffer->context, memory_order_relaxed);
-		ret_taken->count =
-		    (size_t)atomic_load_explicit(&buffer->count, memory_order_relaxed) % (WIRE_IOV + 1);
+		ret_taken->count = (size_t)atomic_load_explicit(&buffer->count, memory_order_relaxed) % (WIRE_IOV + 1);
 		for (size_t i = 0; i < ret_taken->count; i++) {
 			uint64_t base = atomic_load_explicit(&buffer->iov[i].base, memory_order_relaxed);
 
@@ -68,8 +65,8 @@ bool wire_take_buffer(struct wire_endpoint *ep, struct wire_taken *ret_taken)
 			ret_taken->iov[i].iov_len =
 			    (size_t)atomic_load_explicit(&buffer->iov[i].bytes, memory_order_relaxed);
 		}
-		if (atomic_compare_exchange_weak_explicit(&ep->buffer_head, &head, head + 1,
-							  memory_order_acq_rel, memory_order_acquire))
+		if (atomic_compare_exchange_weak_explicit(&ep->buffer_head, &head, head + 1, memory_order_acq_rel,
+							  memory_order_acquire))
 			return true;
 	}
 }
@@ -85,13 +82,12 @@ bool wire_push_arrival(struct wire_endpoint *ep, const struct wire_arrival *arri
 
 		/* Signed: a stale tail may lie behind the head; the exchange below then fails and reloads it.
 		 */
-		if ((int64_t)(tail - head) >=
-		    (int64_t)atomic_load_explicit(&ep->arrival_limit, memory_order_relaxed)) {
+		if ((int64_t)(tail - head) >= (int64_t)atomic_load_explicit(&ep->arrival_limit, memory_order_relaxed)) {
 			atomic_fetch_add_explicit(&ep->lost, 1, memory_order_relaxed);
 			return false;
 		}
-	} while (!atomic_compare_exchange_weak_explicit(&ep->arrival_tail, &tail, tail + 1,
-							memory_order_acq_rel, memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&ep->arrival_tail, &tail, tail + 1, memory_order_acq_rel,
+							memory_order_relaxed));
 	slot = &wire_arrivals(ep)[tail & (ep->arrivals - 1)];
 	slot->context = arrival->context;
 	slot->bytes = arrival->bytes;

@@ -82,8 +82,7 @@ static int check_control(const char *path, char *error, size_t error_bytes)
 	if (rc == -ENOENT)
 		rc = -errno;
 	if (rc)
-		snprintf(error, error_bytes, "%s: %s", path,
-			 rc == -EINVAL ? "not a control file" : strerror(-rc));
+		snprintf(error, error_bytes, "%s: %s", path, rc == -EINVAL ? "not a control file" : strerror(-rc));
 	else
 		sim_control_close(control);
 	return rc;
@@ -102,8 +101,7 @@ int wf_sim_setup(const char *spec, char *error, size_t error_bytes)
 		return rc;
 	if (!find_provider(dir, sizeof dir)) {
 		snprintf(error, error_bytes,
-			 "the simulated provider (" PROVIDER
-			 ") is neither beside this program nor in " SIM_INSTALL_DIR
+			 "the simulated provider (" PROVIDER ") is neither beside this program nor in " SIM_INSTALL_DIR
 			 "; set FI_PROVIDER_PATH to its directory");
 		return -ENOENT;
 	}

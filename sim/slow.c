@@ -98,10 +98,9 @@ static int errno_of(int status)
 void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 {
 	struct request *request = &ep->requests[index];
-	struct fi_cq_err_entry error = { .op_context = request->context,
-					 .flags = request->flags,
-					 .err = errno_of(status),
-					 .prov_errno = status };
+	struct fi_cq_err_entry error = {
+		.op_context = request->context, .flags = request->flags, .err = errno_of(status), .prov_errno = status
+	};
 
 	/* What real providers were seen to do: shm of libfabric 1.17 the first two, tcp the third. */
 	if (UNLIKELY(request->fault == SIM_FAULT_ANONYMOUS))

@@ -26,11 +26,7 @@ struct key {
 
 static const struct key keys[] = {
 	{ { "nics", "1..64", "how many of the machine's NICs to show" }, COUNT, AT(nics), 1, SIM_MAX_NICS },
-	{ { "rate", "100G, 2G, inf", "bits per second of each NIC, each direction" },
-	  RATE,
-	  AT(rate_bps),
-	  0,
-	  0 },
+	{ { "rate", "100G, 2G, inf", "bits per second of each NIC, each direction" }, RATE, AT(rate_bps), 0, 0 },
 	{ { "latency", "15us", "from the last byte sent to the completion" }, TIME, AT(latency_ns), 0, 0 },
 	{ { "jitter", "5us", "extra latency, uniform between 0 and this" }, TIME, AT(jitter_ns), 0, 0 },
 	{ { "op_ns", "1250", "least time a NIC spends on one request" }, TIME, AT(op_ns), 0, 0 },
@@ -41,31 +37,15 @@ static const struct key keys[] = {
 	{ { "tx", "1..65536", "transmit queue depth" }, COUNT, AT(tx), 1, 65536 },
 	{ { "rx", "1..65536", "receive queue depth" }, COUNT, AT(rx), 1, 65536 },
 	{ { "cq", "1..1048576", "most entries a completion queue holds" }, COUNT, AT(cq), 1, 1 << 20 },
-	{ { "handshake", "2ms", "how long the first contact with a peer takes" },
-	  TIME,
-	  AT(handshake_ns),
-	  0,
-	  0 },
-	{ { "handshake_depth", "16", "requests that may wait for it" },
-	  COUNT,
-	  AT(handshake_depth),
-	  1,
-	  65536 },
+	{ { "handshake", "2ms", "how long the first contact with a peer takes" }, TIME, AT(handshake_ns), 0, 0 },
+	{ { "handshake_depth", "16", "requests that may wait for it" }, COUNT, AT(handshake_depth), 1, 65536 },
 	{ { "unresponsive", "500ms, never", "silence after which a request fails with 13" },
 	  TIME,
 	  AT(unresponsive_ns),
 	  0,
 	  0 },
-	{ { "rnr", "50us", "first back-off when the receiver has no buffer posted" },
-	  TIME,
-	  AT(rnr_ns),
-	  1,
-	  0 },
-	{ { "rnr_retries", "7", "back-offs until a send fails with 10" },
-	  COUNT,
-	  AT(rnr_retries),
-	  0,
-	  1000000 },
+	{ { "rnr", "50us", "first back-off when the receiver has no buffer posted" }, TIME, AT(rnr_ns), 1, 0 },
+	{ { "rnr_retries", "7", "back-offs until a send fails with 10" }, COUNT, AT(rnr_retries), 0, 1000000 },
 	{ { "pages", "67108864", "4 KiB pages a NIC can register" }, COUNT, AT(pages), 1, UINT64_MAX },
 	{ { "mr_pages", "1048576", "efa: of them in one region that peers may write to" },
 	  COUNT,
@@ -79,26 +59,10 @@ static const struct key keys[] = {
 	  AT(target_progress),
 	  0,
 	  1 },
-	{ { "personality", "efa, efa-direct, verbs", "whose rules apply" },
-	  PERSONALITY,
-	  AT(personality),
-	  0,
-	  0 },
-	{ { "as", "simfab, efa", "the provider's name; efa: with both its fabrics" },
-	  PROVIDER,
-	  AT(as_efa),
-	  0,
-	  0 },
-	{ { "emulated", "0, 1", "efa: writes go by messages, and the target must look" },
-	  COUNT,
-	  AT(emulated),
-	  0,
-	  1 },
-	{ { "rdma_api", "1.18", "efa: emulated for programs that ask for an older API" },
-	  VERSION,
-	  AT(rdma_api),
-	  0,
-	  0 },
+	{ { "personality", "efa, efa-direct, verbs", "whose rules apply" }, PERSONALITY, AT(personality), 0, 0 },
+	{ { "as", "simfab, efa", "the provider's name; efa: with both its fabrics" }, PROVIDER, AT(as_efa), 0, 0 },
+	{ { "emulated", "0, 1", "efa: writes go by messages, and the target must look" }, COUNT, AT(emulated), 0, 1 },
+	{ { "rdma_api", "1.18", "efa: emulated for programs that ask for an older API" }, VERSION, AT(rdma_api), 0, 0 },
 	{ { "control", "FILE", "mapped file through which faults are set" }, TEXT, AT(control), 256, 0 },
 	{ { "name", "TEXT", "this host's name in fault rules" }, TEXT, AT(host), 64, 0 },
 };
@@ -403,9 +367,8 @@ void sim_spec_become(struct sim_spec *spec, enum sim_personality personality)
 static int check(const struct sim_spec *spec, char *error, size_t bytes)
 {
 	if (spec->nics > (uint64_t)sim_machine_nics(&spec->machine))
-		return fail(error, bytes, "nics=%llu, but machine '%s' has %d",
-			    (unsigned long long)spec->nics, spec->machine_name,
-			    sim_machine_nics(&spec->machine));
+		return fail(error, bytes, "nics=%llu, but machine '%s' has %d", (unsigned long long)spec->nics,
+			    spec->machine_name, sim_machine_nics(&spec->machine));
 	if (spec->as_efa && spec->personality == SIM_VERBS)
 		return fail(error, bytes, "as=efa, but these NICs are like verbs'");
 	return 0;
@@ -433,11 +396,10 @@ int sim_spec_parse(const char *text, struct sim_spec *ret_spec, char *error, siz
 		const struct sim_machine *machine = sim_machine_find(item);
 
 		if (!machine)
-			return fail(
-			    error, error_bytes,
-			    "no machine '%s' (p5, p5en, p6-b200, p6-b300, verbs, null, or the path of a "
-			    "machine file)",
-			    item);
+			return fail(error, error_bytes,
+				    "no machine '%s' (p5, p5en, p6-b200, p6-b300, verbs, null, or the path of a "
+				    "machine file)",
+				    item);
 		take_machine(spec, machine);
 	}
 	while ((item = strsep(&next, ","))) {

@@ -14,9 +14,9 @@
 struct sim_spec {
 	struct sim_machine machine; /* the table's, or what a machine file changed */
 	char machine_name[64];
-	char host[64];	   /* name=: which host this process is, for faults and logs */
+	char host[64];     /* name=: which host this process is, for faults and logs */
 	char control[256]; /* control=: path of the fault file, empty for none */
-	bool timeless;	   /* complete at the next CQ read, never look at a clock */
+	bool timeless;     /* complete at the next CQ read, never look at a clock */
 
 	enum sim_personality personality;
 	enum sim_copy copy;
@@ -26,10 +26,10 @@ struct sim_spec {
 	uint64_t handshake_ns, handshake_depth;
 	uint64_t unresponsive_ns; /* silence until a request fails; SIM_NEVER */
 	uint64_t rnr_ns, rnr_retries;
-	uint64_t pages; /* registration budget of a NIC, in 4 KiB pages */
+	uint64_t pages;    /* registration budget of a NIC, in 4 KiB pages */
 	uint64_t mr_pages; /* of them in one region open to remote writes; not verbs */
 	uint64_t strict, target_progress;
-	bool as_efa; /* as=efa: the provider is called "efa" and lists both of EFA's fabrics */
+	bool as_efa;       /* as=efa: the provider is called "efa" and lists both of EFA's fabrics */
 	uint64_t emulated; /* writes go by messages, as on cards without RDMA writes */
 	uint64_t rdma_api; /* and for programs that ask for an older API than this; major << 16 | minor */
 };

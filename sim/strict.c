@@ -92,8 +92,7 @@ NOT_JUDGED static void check_request(const struct request *request, uint32_t key
 {
 	for (size_t i = 0; i < request->count; i++)
 		if (request->local_key[i] == key && request->iov[i].iov_len)
-			strict_fail("region with key %#x closed while a request that uses it is in flight",
-				    key);
+			strict_fail("region with key %#x closed while a request that uses it is in flight", key);
 }
 
 NOT_JUDGED void strict_mr_close(struct domain *dom, uint32_t key)

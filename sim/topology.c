@@ -39,8 +39,7 @@ static void print_sets(const struct sim_machine *m, int first_core, int cores, i
 
 	print_cpuset("cpuset", first_core, cores, all, threads);
 	print_cpuset("complete_cpuset", first_core, cores, all, threads);
-	printf(" nodeset=\"0x%08x\" complete_nodeset=\"0x%08x\" gp_index=\"%u\"", nodes, nodes,
-	       next_gp_index++);
+	printf(" nodeset=\"0x%08x\" complete_nodeset=\"0x%08x\" gp_index=\"%u\"", nodes, nodes, next_gp_index++);
 }
 
 static void indent(int depth)

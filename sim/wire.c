@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC	0x31455249574d4953ull
+#define MAGIC   0x31455249574d4953ull
 #define VERSION 1u
 #define BUCKETS 16384u /* two segments a peer and NIC, and thousands of peers */
 #define DIR_SHM "/dev/shm"

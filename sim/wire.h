@@ -50,8 +50,8 @@ struct wire_mr {
 struct wire_nic {
 	struct wire_head head;
 	char host[64];
-	uint32_t nic, emulated; /* emulated: writes to it go by messages */
-	_Atomic uint64_t ticks_per_byte;	    /* 44.20 fixed point: this NIC's rate, for senders */
+	uint32_t nic, emulated;                     /* emulated: writes to it go by messages */
+	_Atomic uint64_t ticks_per_byte;            /* 44.20 fixed point: this NIC's rate, for senders */
 	_Alignas(64) _Atomic uint64_t receive_time; /* virtual time of its ingress */
 	_Alignas(64) _Atomic uint64_t respond_time; /* and of its read responses */
 	_Alignas(64) struct wire_mr mr[WIRE_MR_SLOTS];
@@ -67,8 +67,7 @@ struct wire_buffer { /* one posted receive */
 enum wire_event { WIRE_MESSAGE = 1, WIRE_IMMEDIATE = 2, WIRE_TRUNCATED = 3 };
 
 struct wire_arrival {
-	_Atomic uint64_t
-	    sequence; /* position + 1 once readable: released by the sender, acquired by the reader */
+	_Atomic uint64_t sequence; /* position + 1 once readable: released by the sender, acquired by the reader */
 	uint64_t context, bytes, extra, data;
 	uint64_t visible_at; /* ticks; 0: at once */
 	uint32_t event, has_data;
@@ -79,7 +78,7 @@ struct wire_endpoint {
 	struct wire_head head;
 	struct wire_address address;
 	uint32_t nic_id;
-	uint32_t buffers, arrivals;	/* ring sizes, powers of two */
+	uint32_t buffers, arrivals;     /* ring sizes, powers of two */
 	_Atomic uint32_t arrival_limit; /* the CQ's size: beyond it completions are lost */
 	uint64_t buffers_at, arrivals_at;
 	_Atomic uint32_t users; /* deliveries under way */
@@ -95,7 +94,7 @@ struct wire_endpoint {
 struct wire_map;
 struct wire_map *wire_create(enum wire_kind kind, size_t bytes);
 struct wire_map *wire_attach(int32_t pid, uint32_t id, enum wire_kind kind); /* NULL: not there */
-void wire_detach(struct wire_map *map);					     /* NULL is fine */
+void wire_detach(struct wire_map *map);                                      /* NULL is fine */
 void wire_destroy(struct wire_map *map); /* the creator's detach: marks closed, removes the file */
 void *wire_memory(struct wire_map *map);
 bool wire_owner_alive(struct wire_map *map); /* a system call: ask rarely */
@@ -121,8 +120,7 @@ size_t wire_endpoint_bytes(uint32_t buffers, uint32_t arrivals);
 void wire_endpoint_layout(struct wire_endpoint *ep, uint32_t buffers, uint32_t arrivals);
 
 /* Owner: post a receive. False when the ring is full. */
-bool wire_post_buffer(struct wire_endpoint *ep, const struct iovec *iov, size_t count, void *context,
-		      uint32_t depth);
+bool wire_post_buffer(struct wire_endpoint *ep, const struct iovec *iov, size_t count, void *context, uint32_t depth);
 /* Sender: take the oldest posted receive. False when there is none. */
 struct wire_taken {
 	uint64_t context;

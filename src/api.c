@@ -167,8 +167,8 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 		if (group < 0 && access & WEFT_NEAR_REQUIRED)
 			return -ENXIO;
 		if (group < 0)
-			wf_log(&engine->log, WEFT_LOG_WARN, "no rail of this host is near '%.40s': the region uses all of them",
-			       near);
+			wf_log(&engine->log, WEFT_LOG_WARN,
+			       "no rail of this host is near '%.40s': the region uses all of them", near);
 		else
 			groups = UINT64_C(1) << group;
 	}
@@ -385,13 +385,12 @@ int weft_engine_info(weft_engine *engine, struct weft_info *ret_info)
 	info.workers = wf_engine_is_manual(engine) ? 0 : engine->groups;
 	info.incarnation = engine->incarnation;
 	info.peers = atomic_load(&engine->peers.live);
-	info.transfers_in_flight = wf_pool_out(&engine->transfers) + wf_pool_out(&engine->answers) +
-				   wf_pool_out(&engine->internals);
+	info.transfers_in_flight =
+	    wf_pool_out(&engine->transfers) + wf_pool_out(&engine->answers) + wf_pool_out(&engine->internals);
 	info.memory_bytes = sizeof(*engine) + wf_pool_bytes(&engine->transfers) + wf_pool_bytes(&engine->answers) +
-			    wf_pool_bytes(&engine->internals) +
-			    wf_pool_bytes(&engine->inbounds) +
-			    wf_pool_bytes(&engine->inframes) +
-			    atomic_load(&engine->copies_kept) + atomic_load(&engine->peer_bytes);
+			    wf_pool_bytes(&engine->internals) + wf_pool_bytes(&engine->inbounds) +
+			    wf_pool_bytes(&engine->inframes) + atomic_load(&engine->copies_kept) +
+			    atomic_load(&engine->peer_bytes);
 	for (uint32_t g = 0; g < engine->groups; g++)
 		info.memory_bytes += group_bytes(&engine->group[g]);
 	snprintf(info.provider, sizeof(info.provider), "%s", engine->provider);
@@ -476,7 +475,8 @@ int weft_peer_info(weft_engine *engine, weft_peer handle, struct weft_peer_info 
 	return 0;
 }
 
-int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail, struct weft_path_info *ret_info)
+int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail,
+		   struct weft_path_info *ret_info)
 {
 	int error;
 
@@ -486,9 +486,8 @@ int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t 
 		return -ENOENT;
 	error = wf_path_info(engine, peer, rail, peer_rail, ret_info);
 	/* Or it is the peer's rail that is not there. */
-	return error == -ENOENT && !wf_handle_peek(&engine->peers, peer)
-		   ? wf_request_no_such(engine, "peer", peer)
-		   : error;
+	return error == -ENOENT && !wf_handle_peek(&engine->peers, peer) ? wf_request_no_such(engine, "peer", peer)
+									 : error;
 }
 
 int weft_nics(const struct weft_config *config, int (*fn)(void *context, const struct weft_nic *nic), void *context)

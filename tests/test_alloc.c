@@ -30,8 +30,7 @@ static _Atomic uintptr_t culprit;
 
 static void note(uintptr_t caller, _Atomic uint64_t *counter)
 {
-	if (!atomic_load_explicit(&counting, memory_order_relaxed) || caller < weft_first ||
-	    caller >= weft_last)
+	if (!atomic_load_explicit(&counting, memory_order_relaxed) || caller < weft_first || caller >= weft_last)
 		return;
 	atomic_fetch_add(counter, 1);
 	atomic_store(&culprit, caller);
@@ -342,7 +341,9 @@ static void counted(uint64_t round)
 {
 	enum { WRITES = 40 };
 	struct weft_write write = { pair.region, 0, pair.remote, 0, 64 };
-	struct weft_op op = { .queue = pair.here.queue, .tag = round, .notify = { WEFT_NOTIFY_COUNTED, .immediate = 7 } };
+	struct weft_op op = { .queue = pair.here.queue,
+			      .tag = round,
+			      .notify = { WEFT_NOTIFY_COUNTED, .immediate = 7 } };
 	struct peer_event event;
 
 	peer_tell(&pair.there, COMMAND_EXPECT, 7, WRITES, round);
@@ -404,9 +405,16 @@ static const struct {
 	const char *name;
 	void (*once)(uint64_t round);
 } operations[] = {
-	{ "write", one_write },	    { "read", one_read },     { "scatter", one_scatter }, { "fenced write", one_fenced },
-	{ "checked write", one_checked }, { "counted writes", counted }, { "send", one_send },	  { "send of a frame", one_frame },
-	{ "call", one_call },	    { "barrier", one_barrier },
+	{ "write", one_write },
+	{ "read", one_read },
+	{ "scatter", one_scatter },
+	{ "fenced write", one_fenced },
+	{ "checked write", one_checked },
+	{ "counted writes", counted },
+	{ "send", one_send },
+	{ "send of a frame", one_frame },
+	{ "call", one_call },
+	{ "barrier", one_barrier },
 };
 
 /* A slot that is used for the first time may allocate: what does so each time is seen each time. */
@@ -443,9 +451,8 @@ static void both_sides(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counter_counts), cmocka_unit_test(pages_and_polls),
-		cmocka_unit_test(fenced),	  cmocka_unit_test(writes_and_waits),
-		cmocka_unit_test(messages),	  cmocka_unit_test(both_sides),
+		cmocka_unit_test(counter_counts),   cmocka_unit_test(pages_and_polls), cmocka_unit_test(fenced),
+		cmocka_unit_test(writes_and_waits), cmocka_unit_test(messages),        cmocka_unit_test(both_sides),
 	};
 
 	return cmocka_run_group_tests_name("no allocation on the hot path", tests, open_pair, close_pair);

@@ -126,12 +126,8 @@ static void deadline(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nobody_leaves_early),
-		cmocka_unit_test(again_and_again),
-		cmocka_unit_test(same_id),
-		cmocka_unit_test(ids_do_not_mix),
-		cmocka_unit_test(alone),
-		cmocka_unit_test(deadline),
+		cmocka_unit_test(nobody_leaves_early), cmocka_unit_test(again_and_again), cmocka_unit_test(same_id),
+		cmocka_unit_test(ids_do_not_mix),      cmocka_unit_test(alone),           cmocka_unit_test(deadline),
 	};
 
 	return cmocka_run_group_tests_name("barrier", tests, open_all, close_all);

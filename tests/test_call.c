@@ -70,8 +70,7 @@ static void callee_sees_it(void **state)
 	peer_wait(&pair.there, WEFT_EVENT_CALL, 4242, &seen);
 	assert_int_equal(seen.bytes, 33);
 	assert_int_equal(pattern_differs(seen.data, 33, 4242, 0), 33);
-	peer_do(&pair.there,
-		&(struct command){ .code = COMMAND_REPLY, .bytes = 5, .arg = { seen.peer, seen.call, 0 } },
+	peer_do(&pair.there, &(struct command){ .code = COMMAND_REPLY, .bytes = 5, .arg = { seen.peer, seen.call, 0 } },
 		"hello");
 	wait_for_event(&pair.here, WEFT_EVENT_REPLY, 2, &event);
 	assert_int_equal(event.bytes, 5);
@@ -106,13 +105,11 @@ static void nobody_replies(void **state)
 
 	call_in_vain(&late);
 	call(6, 10, 6, 0);
-	peer_do(&pair.there,
-		&(struct command){ .code = COMMAND_REPLY, .bytes = 4, .arg = { late.peer, late.call, 0 } },
+	peer_do(&pair.there, &(struct command){ .code = COMMAND_REPLY, .bytes = 4, .arg = { late.peer, late.call, 0 } },
 		"late");
 	peer_wait(&pair.there, WEFT_EVENT_CALL, 6, &seen);
 	peer_do(&pair.there,
-		&(struct command){ .code = COMMAND_REPLY, .bytes = 10, .arg = { seen.peer, seen.call, 0 } },
-		seen.data);
+		&(struct command){ .code = COMMAND_REPLY, .bytes = 10, .arg = { seen.peer, seen.call, 0 } }, seen.data);
 	wait_for_event(&pair.here, WEFT_EVENT_REPLY, ANY_TAG, &event);
 	assert_int_equal(event.tag, 6);
 	assert_int_equal(event.bytes, 10);
@@ -157,9 +154,8 @@ static void out_of_order(void **state)
 		uint32_t number = (uint32_t)i;
 
 		peer_do(&pair.there,
-			&(struct command){ .code = COMMAND_REPLY,
-					   .bytes = sizeof(number),
-					   .arg = { seen[i].peer, seen[i].call, 0 } },
+			&(struct command){
+			    .code = COMMAND_REPLY, .bytes = sizeof(number), .arg = { seen[i].peer, seen[i].call, 0 } },
 			&number);
 		wait_for_event(&pair.here, WEFT_EVENT_REPLY, ANY_TAG, &event);
 		assert_int_equal(event.tag, 2000 + i);
@@ -251,11 +247,9 @@ static void both_ways_full(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(echoes),	  cmocka_unit_test(status_comes_back),
-		cmocka_unit_test(callee_sees_it), cmocka_unit_test(nobody_replies),
-		cmocka_unit_test(concurrent),	  cmocka_unit_test(out_of_order),
-		cmocka_unit_test(bad_replies),
-		cmocka_unit_test(both_ways_full),
+		cmocka_unit_test(echoes),         cmocka_unit_test(status_comes_back), cmocka_unit_test(callee_sees_it),
+		cmocka_unit_test(nobody_replies), cmocka_unit_test(concurrent),        cmocka_unit_test(out_of_order),
+		cmocka_unit_test(bad_replies),    cmocka_unit_test(both_ways_full),
 	};
 
 	return cmocka_run_group_tests_name("call", tests, open_pair, close_pair);

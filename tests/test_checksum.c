@@ -24,8 +24,7 @@ static struct weft_op checked(uint64_t tag)
 {
 	return (struct weft_op){ .queue = pair.here.queue,
 				 .tag = tag,
-				 .notify = { WEFT_NOTIFY_FENCED, .tag = tag, .payload = "sum",
-					     .payload_bytes = 3 },
+				 .notify = { WEFT_NOTIFY_FENCED, .tag = tag, .payload = "sum", .payload_bytes = 3 },
 				 .flags = WEFT_CHECKSUM };
 }
 
@@ -200,9 +199,9 @@ static void refused(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ranges),	cmocka_unit_test(pages_of_every_kind),
-		cmocka_unit_test(scattered),	cmocka_unit_test(what_differs_is_told_to_nobody),
-		cmocka_unit_test(many_at_once),		cmocka_unit_test(verdicts_need_no_room),
+		cmocka_unit_test(ranges),       cmocka_unit_test(pages_of_every_kind),
+		cmocka_unit_test(scattered),    cmocka_unit_test(what_differs_is_told_to_nobody),
+		cmocka_unit_test(many_at_once), cmocka_unit_test(verdicts_need_no_room),
 		cmocka_unit_test(refused),
 	};
 

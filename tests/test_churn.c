@@ -103,8 +103,7 @@ static void one_round(uint64_t i)
 static void assert_flat(const char *what, uint64_t before, uint64_t after, uint64_t allowed)
 {
 	if (after > before + allowed)
-		fail_msg("%s grew from %llu to %llu", what, (unsigned long long)before,
-			 (unsigned long long)after);
+		fail_msg("%s grew from %llu to %llu", what, (unsigned long long)before, (unsigned long long)after);
 }
 
 static void added_and_removed(void **state)
@@ -119,8 +118,7 @@ static void added_and_removed(void **state)
 		if (i == warm) {
 			rss = rss_bytes();
 			fds = open_fds();
-			assert_status(
-			    peer_try(&other, &(struct command){ .code = COMMAND_USAGE }, NULL, &answer), 0);
+			assert_status(peer_try(&other, &(struct command){ .code = COMMAND_USAGE }, NULL, &answer), 0);
 			other_rss = answer.value[0];
 			other_fds = (int)answer.value[1];
 		}
@@ -158,15 +156,13 @@ static void replaced_by_itself(void **state)
 
 		if (i == ROUNDS / 5)
 			rss = rss_bytes();
-		assert_status(
-		    weft_peer_replace(pair.here.engine, peer, other.address.data, other.address.bytes), 0);
+		assert_status(weft_peer_replace(pair.here.engine, peer, other.address.data, other.address.bytes), 0);
 		write.to = import(&pair.here, peer, &other_descriptor);
 		refused = begin_write(&write, &op);
 		steady_traffic(true);
 		if (i % 3 == 0) /* ended by the next replacement, or well before */
-			assert_status(weft_peer_replace(pair.here.engine, peer, other.address.data,
-							other.address.bytes),
-				      0);
+			assert_status(
+			    weft_peer_replace(pair.here.engine, peer, other.address.data, other.address.bytes), 0);
 		status = refused ? refused : end_of(&pair.here, op.tag);
 		assert_true(status == 0 || status == -EHOSTDOWN);
 		assert_status(weft_remote_close(pair.here.engine, write.to), 0);
@@ -193,11 +189,9 @@ static void replaced_by_another(void **state)
 		peer_kill(&other);
 		peer_start(&other, &config);
 		other_number = peer_region(&other, BYTES, WEFT_REMOTE_WRITE, &other_descriptor);
-		assert_status(
-		    weft_peer_replace(pair.here.engine, peer, other.address.data, other.address.bytes), 0);
+		assert_status(weft_peer_replace(pair.here.engine, peer, other.address.data, other.address.bytes), 0);
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), -ESTALE);
-		assert_status(weft_remote_import(pair.here.engine, peer, stale.data, stale.bytes, &remote),
-			      -ESTALE);
+		assert_status(weft_remote_import(pair.here.engine, peer, stale.data, stale.bytes, &remote), -ESTALE);
 		write.to = import(&pair.here, peer, &other_descriptor);
 		pattern_fill(pair.memory, 50000, i, 0);
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);

@@ -144,8 +144,7 @@ static void close_with_work(void **state)
 			op.tag = i;
 			assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 			assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
-			assert_status(
-			    weft_send(pair.here.engine, pair.peer, i, pair.memory, 10000, &op, NULL), 0);
+			assert_status(weft_send(pair.here.engine, pair.peer, i, pair.memory, 10000, &op, NULL), 0);
 			assert_status(weft_call(pair.here.engine, pair.peer, i, NULL, 0, &op, NULL), 0);
 		}
 		assert_status(weft_expect(pair.here.engine, 1, 1, &op, NULL), 0);
@@ -222,8 +221,7 @@ static void again_and_again(void **state)
 	}
 	assert_int_equal(open_fds(), fds);
 	if (rss_bytes() > rss + 2 * FLAT_BYTES)
-		fail_msg("memory grew from %llu to %llu", (unsigned long long)rss,
-			 (unsigned long long)rss_bytes());
+		fail_msg("memory grew from %llu to %llu", (unsigned long long)rss, (unsigned long long)rss_bytes());
 }
 
 /* Both ends close at the same time with traffic both ways. */
@@ -240,8 +238,7 @@ static void both_close(void **state)
 			struct weft_write write = { pair.region, 0, pair.remote, 0, 100000 };
 
 			assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
-			assert_status(weft_send(pair.here.engine, pair.peer, i, pair.memory, 5000, &op, NULL),
-				      0);
+			assert_status(weft_send(pair.here.engine, pair.peer, i, pair.memory, 5000, &op, NULL), 0);
 		}
 		peer_begin(&pair.there, &(struct command){ .code = COMMAND_CLOSE }, NULL);
 		assert_status(side_close(&pair.here), 0);
@@ -273,21 +270,19 @@ static void what_is_owed_arrives(void **state)
 		if (round % 2) {
 			assert_status(weft_call(pair.here.engine, pair.peer, 9, "hello", 5, &op, NULL), 0);
 			peer_wait(&pair.there, WEFT_EVENT_CALL, 9, &seen);
-			peer_begin(&pair.there,
-				   &(struct command){ .code = COMMAND_REPLY,
-						      .bytes = 5,
-						      .arg = { seen.peer, seen.call, 0 } },
-				   "there");
+			peer_begin(
+			    &pair.there,
+			    &(struct command){ .code = COMMAND_REPLY, .bytes = 5, .arg = { seen.peer, seen.call, 0 } },
+			    "there");
 		} else {
 			struct weft_write write = { pair.region, 0, pair.remote, 0, 100000 };
 
 			op.notify = (struct weft_notify){ WEFT_NOTIFY_FENCED, .tag = 9 };
 			op.flags = WEFT_CHECKSUM;
 			assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
-			peer_begin(
-			    &pair.there,
-			    &(struct command){ .code = COMMAND_WAIT, .arg = { WEFT_EVENT_NOTIFY, 9, LIMIT } },
-			    NULL);
+			peer_begin(&pair.there,
+				   &(struct command){ .code = COMMAND_WAIT, .arg = { WEFT_EVENT_NOTIFY, 9, LIMIT } },
+				   NULL);
 		}
 		peer_begin(&pair.there, &(struct command){ .code = COMMAND_CLOSE }, NULL);
 		assert_status(peer_end(&pair.there, &answer), 0);

@@ -7,19 +7,11 @@
 
 #include <errno.h>
 
-enum {
-	MESSAGES = 100,
-	WINDOW = 16,
-	STEPS = 4 /* worth a frame each */,
-	FRAME = 8192,
-	BYTES = 65536,
-	ENOUGH = 64
-};
+enum { MESSAGES = 100, WINDOW = 16, STEPS = 4 /* worth a frame each */, FRAME = 8192, BYTES = 65536, ENOUGH = 64 };
 
 #define NEVER (3600 * S)
 
-static struct sim sender,
-    receiver, *const both[] = { &sender, &receiver }, *const receiver_only[] = { &receiver };
+static struct sim sender, receiver, *const both[] = { &sender, &receiver }, *const receiver_only[] = { &receiver };
 static weft_peer peer, back;
 static weft_remote remote, remote_back;
 static uint32_t ended, arrived;

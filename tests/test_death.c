@@ -39,8 +39,7 @@ static int open_all(void **state)
 	pair_open(&pair, &config, &config, BYTES);
 	peer_start(&witness, &config);
 	witness_number = peer_region(&witness, BYTES, WEFT_REMOTE_WRITE, &descriptor);
-	assert_status(
-	    weft_peer_add(pair.here.engine, witness.address.data, witness.address.bytes, &witness_peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, witness.address.data, witness.address.bytes, &witness_peer), 0);
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, witness_peer, LIMIT, &event), 0);
 	witness_remote = import(&pair.here, witness_peer, &descriptor);
 	return 0;
@@ -80,12 +79,10 @@ static void comes_back(void)
 
 	peer_start(&pair.there, &config);
 	pair.number = peer_region(&pair.there, BYTES, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &pair.descriptor);
-	assert_status(
-	    weft_peer_replace(pair.here.engine, pair.peer, pair.there.address.data, pair.there.address.bytes),
-	    0);
+	assert_status(weft_peer_replace(pair.here.engine, pair.peer, pair.there.address.data, pair.there.address.bytes),
+		      0);
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, pair.peer, LIMIT, &event), 0);
-	assert_status(weft_remote_import(pair.here.engine, pair.peer, stale.data, stale.bytes, &none),
-		      -ESTALE);
+	assert_status(weft_remote_import(pair.here.engine, pair.peer, stale.data, stale.bytes, &none), -ESTALE);
 	pair.remote = old;
 	assert_status(pair_write(&pair, 0, 0, 100), -ESTALE);
 	assert_status(weft_remote_close(pair.here.engine, old), 0);
@@ -256,8 +253,8 @@ static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(killed_at_work), cmocka_unit_test(killed_while_idle),
-		cmocka_unit_test(stopped),	  cmocka_unit_test(never_there),
-		cmocka_unit_test(closes),	  cmocka_unit_test(killed_again_and_again),
+		cmocka_unit_test(stopped),        cmocka_unit_test(never_there),
+		cmocka_unit_test(closes),         cmocka_unit_test(killed_again_and_again),
 	};
 
 	return cmocka_run_group_tests_name("death", tests, open_all, close_all);

@@ -197,7 +197,8 @@ enum { REACH = 1 << 20, STEP = 1023 * 4096 - REACH, LARGE = 5 * STEP + REACH };
 
 static char *wanted; /* what b's memory should be; what a's should be after a read */
 
-static weft_peer open_parts(const char *nics_a, const char *nics_b, const char *provider, uint32_t paths, weft_remote *ret_remote)
+static weft_peer open_parts(const char *nics_a, const char *nics_b, const char *provider, uint32_t paths,
+			    weft_remote *ret_remote)
 {
 	struct weft_config config = manual(provider);
 	weft_peer peer;
@@ -270,7 +271,8 @@ static void scatter_ranges(weft_remote remote)
 	struct weft_op op = parts_op();
 
 	for (uint64_t i = 0; i < 64; i++) { /* apart at the target, and around every end of a part */
-		parts[i] = (struct weft_write){ a.region, (i * 7 + 3) % 60 * (LARGE / 64), remote, i * (LARGE / 64), LARGE / 64 - i };
+		parts[i] = (struct weft_write){ a.region, (i * 7 + 3) % 60 * (LARGE / 64), remote, i * (LARGE / 64),
+						LARGE / 64 - i };
 		memcpy(wanted + parts[i].to_offset, a.memory + parts[i].from_offset, parts[i].bytes);
 	}
 	assert_int_equal(weft_scatter(a.engine, parts, 64, &op, NULL), 0);
@@ -326,7 +328,8 @@ static void read_ranges(weft_remote remote)
 
 	memcpy(wanted, a.memory, LARGE);
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
-		struct weft_read read = { remote, ranges[i].from_offset, a.region, ranges[i].to_offset, ranges[i].bytes };
+		struct weft_read read = { remote, ranges[i].from_offset, a.region, ranges[i].to_offset,
+					  ranges[i].bytes };
 
 		memcpy(wanted + read.to_offset, b.memory + read.from_offset, read.bytes);
 		assert_int_equal(weft_read(a.engine, &read, &op, NULL), 0);

@@ -80,8 +80,7 @@ static void damaged_blobs(void **state)
 	for (size_t at = 12; at < blob.bytes; at++) {
 		blob.data[at] ^= 1;
 		assert_status(add_blob(blob.data, blob.bytes), -EBADMSG);
-		assert_status(weft_peer_replace(pair.here.engine, pair.peer, blob.data, blob.bytes),
-			      -EBADMSG);
+		assert_status(weft_peer_replace(pair.here.engine, pair.peer, blob.data, blob.bytes), -EBADMSG);
 		blob.data[at] ^= 1;
 	}
 	/* Whole again it is the peer we have. */
@@ -159,7 +158,7 @@ static int try_write(weft_region region, uint64_t from, weft_remote remote, uint
 
 static void outside(void **state)
 {
-	static const uint64_t bad[][2] = { { BYTES, 1 },      { BYTES + 1, 0 },	     { 0, BYTES + 1 },
+	static const uint64_t bad[][2] = { { BYTES, 1 },      { BYTES + 1, 0 },      { 0, BYTES + 1 },
 					   { BYTES - 5, 6 },  { UINT64_MAX, 1 },     { UINT64_MAX, 0 },
 					   { 1, UINT64_MAX }, { 5, UINT64_MAX - 4 }, { UINT64_MAX - 7, 8 } };
 	struct weft_op op = { .queue = pair.here.queue, .tag = 9 };
@@ -280,8 +279,7 @@ static void closed_handles(void **state)
 	assert_status(weft_remote_close(pair.here.engine, remote), 0);
 	assert_status(weft_remote_close(pair.here.engine, remote), -ENOENT);
 	assert_status(try_write(pair.region, 0, remote, 0, 10), -ENOENT);
-	assert_status(
-	    weft_region_register(pair.here.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region), 0);
+	assert_status(weft_region_register(pair.here.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region), 0);
 	assert_status(weft_region_close(pair.here.engine, region), 0);
 	assert_status(weft_region_close(pair.here.engine, region), -ENOENT);
 	assert_status(try_write(region, 0, pair.remote, 0, 10), -ENOENT);
@@ -293,12 +291,10 @@ static void closed_handles(void **state)
 		assert_status(try_write(pair.region, 0, handle << 40, 0, 1), -ENOENT);
 	}
 	assert_status(weft_send(pair.here.engine, 0, 0, NULL, 0, NULL, NULL), -ENOENT);
-	assert_status(
-	    weft_remote_import(pair.here.engine, 0, pair.descriptor.data, pair.descriptor.bytes, &remote),
-	    -ENOENT);
-	assert_status(
-	    weft_peer_replace(pair.here.engine, 0, pair.there.address.data, pair.there.address.bytes),
-	    -ENOENT);
+	assert_status(weft_remote_import(pair.here.engine, 0, pair.descriptor.data, pair.descriptor.bytes, &remote),
+		      -ENOENT);
+	assert_status(weft_peer_replace(pair.here.engine, 0, pair.there.address.data, pair.there.address.bytes),
+		      -ENOENT);
 	assert_status(weft_peer_info(pair.here.engine, 0, &(struct weft_peer_info){ 0 }), -ENOENT);
 }
 
@@ -342,9 +338,8 @@ static void stale_is_named(void **state)
 		assert_named(weft_region_export(side.engine, stale, blob, &bytes), "region");
 		assert_named(weft_region_revoke(side.engine, stale), "region");
 		assert_named(weft_remote_close(side.engine, stale), "remote");
-		assert_named(
-		    weft_remote_import(side.engine, stale, descriptor->data, descriptor->bytes, &remote),
-		    "peer");
+		assert_named(weft_remote_import(side.engine, stale, descriptor->data, descriptor->bytes, &remote),
+			     "peer");
 		assert_named(weft_peer_remove(side.engine, stale), "peer");
 		assert_named(weft_peer_replace(side.engine, stale, address->data, address->bytes), "peer");
 		assert_named(weft_peer_info(side.engine, stale, &info), "peer");
@@ -384,8 +379,7 @@ static void revoked(void **state)
 		peer_check(&pair.there, number, 0, 65536, 31);
 	assert_status(weft_remote_close(pair.here.engine, remote), 0);
 	/* Our own: no descriptor any more, still good as the local side. */
-	assert_status(
-	    weft_region_register(pair.here.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region), 0);
+	assert_status(weft_region_register(pair.here.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region), 0);
 	assert_status(weft_region_revoke(pair.here.engine, region), 0);
 	assert_status(weft_region_export(pair.here.engine, region, blob, &bytes), -ESTALE);
 	assert_status(try_write(region, 0, pair.remote, 0, 4096), 0);
@@ -397,9 +391,7 @@ static void revoked(void **state)
 static void in_use(void **state)
 {
 	/* The peer has to take the notification for it to end, whatever the path swallows. */
-	struct weft_op op = { .queue = pair.here.queue,
-			      .tag = 9,
-			      .notify = { WEFT_NOTIFY_FENCED, .tag = 9 } };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 9, .notify = { WEFT_NOTIFY_FENCED, .tag = 9 } };
 	static char memory[8u << 20];
 	struct blob descriptor;
 	weft_remote remote;
@@ -524,9 +516,9 @@ static int run(void)
 		cmocka_unit_test(foreign_blobs),   cmocka_unit_test(other_provider),
 		cmocka_unit_test(room_for_blobs),  cmocka_unit_test(outside),
 		cmocka_unit_test(pages_outside),   cmocka_unit_test(long_lists_outside),
-		cmocka_unit_test(rights),	   cmocka_unit_test(closed_handles),
+		cmocka_unit_test(rights),          cmocka_unit_test(closed_handles),
 		cmocka_unit_test(stale_is_named),  cmocka_unit_test(revoked),
-		cmocka_unit_test(in_use),	   cmocka_unit_test(null_engine),
+		cmocka_unit_test(in_use),          cmocka_unit_test(null_engine),
 		cmocka_unit_test(null_arguments),  cmocka_unit_test(foreign_queue),
 	};
 

@@ -211,11 +211,8 @@ static void small_queue(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_writer),
-		cmocka_unit_test(many_writers),
-		cmocka_unit_test(many_rails),
-		cmocka_unit_test(grants_come_back),
-		cmocka_unit_test(small_queue),
+		cmocka_unit_test(one_writer),       cmocka_unit_test(many_writers), cmocka_unit_test(many_rails),
+		cmocka_unit_test(grants_come_back), cmocka_unit_test(small_queue),
 	};
 
 	return cmocka_run_group_tests_name("grants", tests, open_reader, close_reader);

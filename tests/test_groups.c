@@ -290,7 +290,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_group_falls_silent), cmocka_unit_test(last_path_silent),
-		cmocka_unit_test(last_path_refuses),	  cmocka_unit_test(given_back),
+		cmocka_unit_test(last_path_refuses),      cmocka_unit_test(given_back),
 		cmocka_unit_test(frames_try_every_group), cmocka_unit_test(no_path_left),
 	};
 

@@ -70,18 +70,19 @@ static void *register_slowly(void *argument)
 {
 	struct slow *slow = argument;
 
-	atomic_store(&slow->status, weft_region_register(here.engine, slow->memory, BYTES, WEFT_REMOTE_READ, &slow->region));
+	atomic_store(&slow->status,
+		     weft_region_register(here.engine, slow->memory, BYTES, WEFT_REMOTE_READ, &slow->region));
 	return NULL;
 }
 
-#define UNTIL(holds)                                                                                                 \
-	do {                                                                                                         \
-		uint64_t until_ns = now_ns() + LIMIT;                                                                \
-                                                                                                                     \
-		while (!(holds)) {                                                                                   \
-			sims_in_time(until_ns);                                                                      \
-			usleep(1000);                                                                                \
-		}                                                                                                    \
+#define UNTIL(holds)                                                                                                   \
+	do {                                                                                                           \
+		uint64_t until_ns = now_ns() + LIMIT;                                                                  \
+                                                                                                                       \
+		while (!(holds)) {                                                                                     \
+			sims_in_time(until_ns);                                                                        \
+			usleep(1000);                                                                                  \
+		}                                                                                                      \
 	} while (0)
 
 /* One that takes as long as it likes: operations end meanwhile, and it is as good as any in the end. */
@@ -200,5 +201,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(bounded_close, open_both, close_both),
 	};
 
-	return cmocka_run_group_tests_name("calls that take long inside a provider", tests, sims_set_up, sims_tear_down);
+	return cmocka_run_group_tests_name("calls that take long inside a provider", tests, sims_set_up,
+					   sims_tear_down);
 }

@@ -45,9 +45,7 @@ static void writes(void **state)
 static void own_loop(void **state)
 {
 	struct weft_write write = { pair.region, 0, pair.remote, 1, 300000 };
-	struct weft_op op = { .queue = pair.here.queue,
-			      .tag = 2,
-			      .notify = { WEFT_NOTIFY_FENCED, .tag = 22 } };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 2, .notify = { WEFT_NOTIFY_FENCED, .tag = 22 } };
 	uint64_t deadline = now_ns() + LIMIT;
 	struct weft_event event;
 	struct answer answer;
@@ -56,8 +54,8 @@ static void own_loop(void **state)
 	pattern_fill(pair.memory, 300000, 2, 0);
 	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 	/* The peer waits (and drives its own engine) meanwhile. */
-	peer_begin(&pair.there,
-		   &(struct command){ .code = COMMAND_WAIT, .arg = { WEFT_EVENT_NOTIFY, 22, LIMIT } }, NULL);
+	peer_begin(&pair.there, &(struct command){ .code = COMMAND_WAIT, .arg = { WEFT_EVENT_NOTIFY, 22, LIMIT } },
+		   NULL);
 	while (!(got = weft_queue_poll(pair.here.queue, &event, 1))) {
 		assert_true(weft_progress(pair.here.engine) >= 0);
 		assert_true(now_ns() < deadline);
@@ -128,7 +126,8 @@ static void *send_many(void *unused)
 		int status;
 
 		pattern_fill(data, sizeof(data), 5000 + i, 0);
-		while ((status = weft_send(pair.here.engine, pair.peer, 5000 + i, data, sizeof(data), &op, NULL)) == -EAGAIN &&
+		while ((status = weft_send(pair.here.engine, pair.peer, 5000 + i, data, sizeof(data), &op, NULL)) ==
+			   -EAGAIN &&
 		       now_ns() < deadline)
 			sched_yield();
 		if (status)
@@ -228,22 +227,18 @@ static void engines_in_one_process(void **state)
 	for (int i = 0; i < ENGINES; i++) {
 		assert_status(side_open(&side[i], &config), 0);
 		memory[i] = calloc(2, 100000);
-		assert_status(
-		    weft_region_register(side[i].engine, memory[i], 200000, WEFT_REMOTE_WRITE, &region[i]),
-		    0);
+		assert_status(weft_region_register(side[i].engine, memory[i], 200000, WEFT_REMOTE_WRITE, &region[i]),
+			      0);
 		address_of(side[i].engine, &address[i]);
 		export_of(side[i].engine, region[i], &descriptor[i]);
 	}
 	for (int i = 0; i < ENGINES; i++) {
 		int next = (i + 1) % ENGINES;
-		struct weft_op op = { .queue = side[i].queue,
-				      .tag = 9,
-				      .notify = { WEFT_NOTIFY_FENCED, .tag = 90 } };
+		struct weft_op op = { .queue = side[i].queue, .tag = 9, .notify = { WEFT_NOTIFY_FENCED, .tag = 90 } };
 		struct weft_write write = { region[i], 0, 0, 100000, 100000 };
 		weft_peer peer;
 
-		assert_status(weft_peer_add(side[i].engine, address[next].data, address[next].bytes, &peer),
-			      0);
+		assert_status(weft_peer_add(side[i].engine, address[next].data, address[next].bytes, &peer), 0);
 		write.to = import(&side[i], peer, &descriptor[next]);
 		pattern_fill(memory[i], 100000, (uint64_t)i, 0);
 		assert_status(weft_write(side[i].engine, &write, &op, NULL), 0);

@@ -174,8 +174,7 @@ static void gpu_memory_uses_its_rails(void **state)
 
 	wait_for_paths(sides);
 	for (int g = 0; g < GPUS; g++) {
-		assert_int_equal(
-		    weft_region_register_near(sides->here, sides->from, BYTES, 0, gpus[g], &region), 0);
+		assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, gpus[g], &region), 0);
 		carried(sides, before);
 		write_all(sides, region);
 		carried(sides, after);
@@ -230,9 +229,9 @@ static void nothing_is_near(void **state)
 	weft_region region;
 
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, WEFT_NEAR_REQUIRED, nowhere[i],
-							   &region),
-				 -ENXIO);
+		assert_int_equal(
+		    weft_region_register_near(sides->here, sides->from, BYTES, WEFT_NEAR_REQUIRED, nowhere[i], &region),
+		    -ENXIO);
 		warned[0] = 0;
 		assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, nowhere[i], &region), 0);
 		assert_non_null(strstr(warned, nowhere[i]));
@@ -240,8 +239,8 @@ static void nothing_is_near(void **state)
 		assert_int_equal(weft_region_close(sides->here, region), 0);
 	}
 	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, 0, "a GPU", &region), -EINVAL);
-	assert_int_equal(weft_region_register_near(sides->here, sides->from, BYTES, WEFT_NEAR_REQUIRED, gpus[0], &region),
-			 0);
+	assert_int_equal(
+	    weft_region_register_near(sides->here, sides->from, BYTES, WEFT_NEAR_REQUIRED, gpus[0], &region), 0);
 	assert_int_equal(weft_region_close(sides->here, region), 0);
 }
 

@@ -15,10 +15,9 @@ static int open_pair(void **state)
 
 	pair_open(&pair, NULL, NULL, BYTES);
 	export_of(pair.here.engine, pair.region, &ours);
-	back = peer_do(
-	    &pair.there,
-	    &(struct command){ .code = COMMAND_IMPORT, .bytes = (uint32_t)ours.bytes, .arg = { pair.back } },
-	    ours.data);
+	back = peer_do(&pair.there,
+		       &(struct command){ .code = COMMAND_IMPORT, .bytes = (uint32_t)ours.bytes, .arg = { pair.back } },
+		       ours.data);
 	return 0;
 }
 
@@ -56,8 +55,7 @@ static void payloads(void **state)
 {
 	uint8_t payload[WEFT_NOTIFY_MAX + 1];
 	struct weft_write write = { pair.region, 0, pair.remote, 0, 10000 };
-	struct weft_op op = { .queue = pair.here.queue,
-			      .notify = { .kind = WEFT_NOTIFY_FENCED, .payload = payload } };
+	struct weft_op op = { .queue = pair.here.queue, .notify = { .kind = WEFT_NOTIFY_FENCED, .payload = payload } };
 	struct peer_event event;
 
 	for (uint64_t bytes = 0; bytes <= WEFT_NOTIFY_MAX; bytes += bytes < 4 ? 1 : 12) {
@@ -107,9 +105,7 @@ static void pages_fenced(void **state)
 	struct weft_pages pages = {
 		.page_bytes = 1024, .count = 2000, .from = pair.region, .to = pair.remote, .to_index = index
 	};
-	struct weft_op op = { .queue = pair.here.queue,
-			      .tag = 4,
-			      .notify = { WEFT_NOTIFY_FENCED, .tag = 44 } };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 4, .notify = { WEFT_NOTIFY_FENCED, .tag = 44 } };
 	struct peer_event event;
 
 	for (uint32_t i = 0; i < 2000; i++) {
@@ -202,7 +198,8 @@ static void the_rest_counts(void **state)
 /* An immediate is a message of its own: it needs no bytes. */
 static void nothing_counts_too(void **state)
 {
-	struct weft_write empty[] = { { pair.region, 0, pair.remote, 0, 0 }, { pair.region, 0, pair.remote, 64, 100 },
+	struct weft_write empty[] = { { pair.region, 0, pair.remote, 0, 0 },
+				      { pair.region, 0, pair.remote, 64, 100 },
 				      { pair.region, 4096, pair.remote, 4096, 0 } };
 	struct weft_op op = { .queue = pair.here.queue, .tag = 12, .notify = { WEFT_NOTIFY_COUNTED, .immediate = 12 } };
 
@@ -222,12 +219,8 @@ static void nothing_counts_too(void **state)
 /* A paged write counts one a page, coalesced or not; a zero count is met at once. */
 static void pages_counted(void **state)
 {
-	struct weft_pages pages = {
-		.page_bytes = 4096, .count = 300, .from = pair.region, .to = pair.remote
-	};
-	struct weft_op op = { .queue = pair.here.queue,
-			      .tag = 10,
-			      .notify = { WEFT_NOTIFY_COUNTED, .immediate = 10 } };
+	struct weft_pages pages = { .page_bytes = 4096, .count = 300, .from = pair.region, .to = pair.remote };
+	struct weft_op op = { .queue = pair.here.queue, .tag = 10, .notify = { WEFT_NOTIFY_COUNTED, .immediate = 10 } };
 	struct peer_event event;
 
 	pattern_fill(pair.memory, 300 * 4096, 10, 0);
@@ -295,16 +288,11 @@ static void nobody_expects_them(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(data_before_the_word),
-		cmocka_unit_test(payloads),
-		cmocka_unit_test(exactly_once),
-		cmocka_unit_test(pages_fenced),
-		cmocka_unit_test(expected_before),
-		cmocka_unit_test(expected_after),
-		cmocka_unit_test(the_rest_counts),
-		cmocka_unit_test(nothing_counts_too),
-		cmocka_unit_test(pages_counted),
-		cmocka_unit_test(one_expectation_at_a_time),
+		cmocka_unit_test(data_before_the_word), cmocka_unit_test(payloads),
+		cmocka_unit_test(exactly_once),         cmocka_unit_test(pages_fenced),
+		cmocka_unit_test(expected_before),      cmocka_unit_test(expected_after),
+		cmocka_unit_test(the_rest_counts),      cmocka_unit_test(nothing_counts_too),
+		cmocka_unit_test(pages_counted),        cmocka_unit_test(one_expectation_at_a_time),
 		cmocka_unit_test(nobody_expects_them),
 	};
 

@@ -61,8 +61,7 @@ static void write_and_check(struct weft_pages *pages, uint64_t seed)
 	pages->from = pair.region;
 	pages->to = pair.remote;
 	for (uint64_t i = 0; i < pages->count; i++)
-		pattern_fill(pair.memory + page_from(pages, i), pages->page_bytes, seed,
-			     i * pages->page_bytes);
+		pattern_fill(pair.memory + page_from(pages, i), pages->page_bytes, seed, i * pages->page_bytes);
 	assert_status(weft_write_pages(pair.here.engine, pages, &op, NULL), 0);
 	wait_for_event(&pair.here, WEFT_EVENT_END, seed, &event);
 	assert_status(event.status, 0);
@@ -75,9 +74,7 @@ static void write_and_check(struct weft_pages *pages, uint64_t seed)
 
 static void random_indices(void **state)
 {
-	struct weft_pages pages = {
-		.page_bytes = 4096, .count = 500, .from_index = from_index, .to_index = to_index
-	};
+	struct weft_pages pages = { .page_bytes = 4096, .count = 500, .from_index = from_index, .to_index = to_index };
 
 	shuffle(from_index, 500, 1);
 	shuffle(to_index, 500, 2);
@@ -87,7 +84,9 @@ static void random_indices(void **state)
 /* Neither list begins or ends on a round address. */
 static void long_lists(void **state)
 {
-	struct weft_pages pages = { .page_bytes = 64, .count = 8203, .from_index = from_index + 3, .to_index = to_index + 5 };
+	struct weft_pages pages = {
+		.page_bytes = 64, .count = 8203, .from_index = from_index + 3, .to_index = to_index + 5
+	};
 
 	shuffle(from_index + 3, (uint32_t)pages.count, 3);
 	shuffle(to_index + 5, (uint32_t)pages.count, 4);
@@ -158,9 +157,7 @@ static void large_pages(void **state)
 /* Runs of neighbours on both sides: fewer writes than pages are posted, and nothing else changes. */
 static void neighbours_coalesce(void **state)
 {
-	struct weft_pages pages = {
-		.page_bytes = 512, .count = 4096, .from_index = from_index, .to_index = to_index
-	};
+	struct weft_pages pages = { .page_bytes = 512, .count = 4096, .from_index = from_index, .to_index = to_index };
 	uint64_t before = 0, after = 0;
 	struct weft_rail_info info;
 
@@ -191,11 +188,9 @@ static void neighbours_coalesce(void **state)
 static void repeated_source(void **state)
 {
 	struct weft_op op = { .queue = pair.here.queue, .tag = 21 };
-	struct weft_pages pages = { .page_bytes = 2048,
-				    .count = 64,
-				    .from = pair.region,
-				    .from_index = from_index,
-				    .to = pair.remote };
+	struct weft_pages pages = {
+		.page_bytes = 2048, .count = 64, .from = pair.region, .from_index = from_index, .to = pair.remote
+	};
 
 	for (uint32_t i = 0; i < 64; i++)
 		from_index[i] = 3;
@@ -221,8 +216,7 @@ static void ten_thousand(void **state)
 	shuffle(from_index, COUNT, 9);
 	shuffle(to_index, COUNT, 10);
 	for (uint64_t i = 0; i < COUNT; i++)
-		pattern_fill(pair.memory + (uint64_t)from_index[i] * PAGE, PAGE, 22,
-			     (uint64_t)to_index[i] * PAGE);
+		pattern_fill(pair.memory + (uint64_t)from_index[i] * PAGE, PAGE, 22, (uint64_t)to_index[i] * PAGE);
 	assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
 	/* The arrays are the caller's again at once. */
 	memset(from_index, 0xff, sizeof(from_index));
@@ -265,7 +259,7 @@ static int run(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_indices),      cmocka_unit_test(one_side_in_order),
 		cmocka_unit_test(strides_and_offsets), cmocka_unit_test(no_pages),
-		cmocka_unit_test(large_pages),	       cmocka_unit_test(neighbours_coalesce),
+		cmocka_unit_test(large_pages),         cmocka_unit_test(neighbours_coalesce),
 		cmocka_unit_test(repeated_source),     cmocka_unit_test(ten_thousand),
 		cmocka_unit_test(several_at_once),     cmocka_unit_test(long_lists),
 	};

@@ -169,8 +169,18 @@ static void reserved(void **state)
 
 static void nonsense(void **state)
 {
-	static const char *const wrong[] = { "", "x", "20000-", "-20000", "20100-20000", "0", "0-5", "70000", "1-65536",
-					     "20000-20001-20002", "20000 - 20001", "99999999999999999999" };
+	static const char *const wrong[] = { "",
+					     "x",
+					     "20000-",
+					     "-20000",
+					     "20100-20000",
+					     "0",
+					     "0-5",
+					     "70000",
+					     "1-65536",
+					     "20000-20001-20002",
+					     "20000 - 20001",
+					     "99999999999999999999" };
 	struct weft_config config = side_config();
 	struct side side;
 
@@ -195,11 +205,8 @@ static void without_ports(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(in_range),
-		cmocka_unit_test(used_up),
-		cmocka_unit_test(reserved),
-		cmocka_unit_test(nonsense),
-		cmocka_unit_test(without_ports),
+		cmocka_unit_test(in_range), cmocka_unit_test(used_up),       cmocka_unit_test(reserved),
+		cmocka_unit_test(nonsense), cmocka_unit_test(without_ports),
 	};
 
 	return cmocka_run_group_tests_name("ports", tests, NULL, NULL);

@@ -176,7 +176,7 @@ static void descriptor(void **state)
 }
 
 #define PER_THREAD 1500
-#define THREADS	   4
+#define THREADS    4
 
 static weft_queue *shared;
 static _Atomic int failures;
@@ -190,8 +190,7 @@ static void *produce(void *arg)
 	for (uint64_t i = 0; i < PER_THREAD; i++) {
 		int error;
 
-		while ((error = begin_write(shared, me * PER_THREAD + i, 256)) == -EAGAIN &&
-		       now_ns() < deadline)
+		while ((error = begin_write(shared, me * PER_THREAD + i, 256)) == -EAGAIN && now_ns() < deadline)
 			sched_yield();
 		if (error) {
 			atomic_fetch_add(&failures, 1);
@@ -298,8 +297,7 @@ static void *register_and_close(void *arg)
 	for (int i = 0; i < 100; i++) {
 		weft_region region;
 
-		if (weft_region_register(pair.here.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE,
-					 &region) ||
+		if (weft_region_register(pair.here.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region) ||
 		    weft_region_close(pair.here.engine, region))
 			atomic_fetch_add(&failures, 1);
 	}
@@ -354,10 +352,13 @@ static void in_use(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(poll_and_wait), cmocka_unit_test(several_queues),
-		cmocka_unit_test(listening),	 cmocka_unit_test(descriptor),
+		cmocka_unit_test(poll_and_wait),
+		cmocka_unit_test(several_queues),
+		cmocka_unit_test(listening),
+		cmocka_unit_test(descriptor),
 		cmocka_unit_test(threads),
-		cmocka_unit_test(a_waiter_for_each),	 cmocka_unit_test(calls_from_threads),
+		cmocka_unit_test(a_waiter_for_each),
+		cmocka_unit_test(calls_from_threads),
 		cmocka_unit_test(in_use),
 	};
 

@@ -73,11 +73,10 @@ static void many_at_once(void **state)
 static void owner_is_told(void **state)
 {
 	struct weft_read read = { pair.remote, 0, pair.region, 0, 100000 };
-	struct weft_op op = {
-		.queue = pair.here.queue,
-		.tag = 4,
-		.notify = { .kind = WEFT_NOTIFY_FENCED, .tag = 44, .payload = "read", .payload_bytes = 4 }
-	};
+	struct weft_op op = { .queue = pair.here.queue,
+			      .tag = 4,
+			      .notify = {
+				  .kind = WEFT_NOTIFY_FENCED, .tag = 44, .payload = "read", .payload_bytes = 4 } };
 	struct peer_event event;
 
 	peer_fill(&pair.there, pair.number, 0, 100000, 4);
@@ -101,10 +100,10 @@ static void both_directions(void **state)
 	struct blob ours;
 
 	export_of(pair.here.engine, pair.region, &ours);
-	rounds.arg[0] = peer_do(
-	    &pair.there,
-	    &(struct command){ .code = COMMAND_IMPORT, .bytes = (uint32_t)ours.bytes, .arg = { pair.back } },
-	    ours.data);
+	rounds.arg[0] =
+	    peer_do(&pair.there,
+		    &(struct command){ .code = COMMAND_IMPORT, .bytes = (uint32_t)ours.bytes, .arg = { pair.back } },
+		    ours.data);
 	rounds.arg[1] = pair.number;
 	rounds.arg[2] = SIZE;
 	rounds.arg[3] = ROUNDS;

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
-#define ROUNDS	3000
+#define ROUNDS  3000
 #define THREADS 4
 
 static struct pair pair;
@@ -50,8 +50,8 @@ static void *meddler(void *argument)
 		if (error)
 			return "adding";
 		if (random_next(&seed) % 2) {
-			error = weft_peer_replace(pair.here.engine, peer, strangers[!first].data,
-						  strangers[!first].bytes);
+			error =
+			    weft_peer_replace(pair.here.engine, peer, strangers[!first].data, strangers[!first].bytes);
 			if (error && error != -ENOENT && error != -EALREADY)
 				return "replacing";
 		}
@@ -109,9 +109,9 @@ static void send_after_replace(void **state)
 	for (int i = 0; i < 3; i++) {
 		let_it_die();
 		peer_start(&pair.there, &config);
-		assert_status(weft_peer_replace(pair.here.engine, pair.peer, pair.there.address.data,
-						pair.there.address.bytes),
-			      0);
+		assert_status(
+		    weft_peer_replace(pair.here.engine, pair.peer, pair.there.address.data, pair.there.address.bytes),
+		    0);
 		assert_status(weft_send(pair.here.engine, pair.peer, 5, "hello", 5, &op, NULL), 0);
 		assert_status(end_of(&pair.here, 7), 0);
 		peer_wait(&pair.there, WEFT_EVENT_MESSAGE, 5, &event);

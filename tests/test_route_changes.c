@@ -112,8 +112,8 @@ static void wait_for_links(int netns)
 
 		assert_int_equal(getifaddrs(&all), 0);
 		for (running = 0, at = all; at; at = at->ifa_next)
-			running += at->ifa_addr && at->ifa_addr->sa_family == AF_INET && (at->ifa_flags & IFF_RUNNING) &&
-				   !(at->ifa_flags & IFF_LOOPBACK);
+			running += at->ifa_addr && at->ifa_addr->sa_family == AF_INET &&
+				   (at->ifa_flags & IFF_RUNNING) && !(at->ifa_flags & IFF_LOOPBACK);
 		freeifaddrs(all);
 		usleep(1000);
 	}

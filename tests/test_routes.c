@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BYTES	 (4u << 20)
+#define BYTES    (4u << 20)
 #define WRITE_NS (500 * MS)
 
 static const struct transport tcp = { "routes", "tcp", NULL, 1 };

@@ -7,7 +7,7 @@
 #define BYTES (4u << 20)
 #define PEERS 3
 
-static struct pair pair;	 /* the first peer */
+static struct pair pair;         /* the first peer */
 static struct peer other[PEERS]; /* 1 and up: the others */
 static weft_peer handle[PEERS];
 static uint64_t number[PEERS];
@@ -32,9 +32,8 @@ static int open_all(void **state)
 
 		peer_start(&other[i], &config);
 		number[i] = peer_region(&other[i], BYTES, WEFT_REMOTE_WRITE, &descriptor);
-		assert_status(weft_peer_add(pair.here.engine, other[i].address.data, other[i].address.bytes,
-					    &handle[i]),
-			      0);
+		assert_status(
+		    weft_peer_add(pair.here.engine, other[i].address.data, other[i].address.bytes, &handle[i]), 0);
 		assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, handle[i], LIMIT, &event), 0);
 		remote[i] = import(&pair.here, handle[i], &descriptor);
 	}
@@ -58,31 +57,29 @@ static void several_peers(void **state)
 
 	pattern_fill(pair.memory, PARTS * SIZE, 1, 0);
 	for (uint64_t i = 0; i < PARTS; i++)
-		part[i] = (struct weft_write){ pair.region, i * SIZE, remote[i % PEERS],
-					       i / PEERS * SIZE + i % PEERS, SIZE };
+		part[i] =
+		    (struct weft_write){ pair.region, i * SIZE, remote[i % PEERS], i / PEERS * SIZE + i % PEERS, SIZE };
 	assert_status(weft_scatter(pair.here.engine, part, PARTS, &op, NULL), 0);
 	wait_for_event(&pair.here, WEFT_EVENT_END, 1, &event);
 	assert_status(event.status, 0);
 	assert_int_equal(event.bytes, PARTS * SIZE);
 	weft_event_release(&event);
 	for (uint64_t i = 0; i < PARTS; i++)
-		peer_check_at(peer_at((int)(i % PEERS)), number[i % PEERS], i / PEERS * SIZE + i % PEERS,
-			      SIZE, 1, i * SIZE);
+		peer_check_at(peer_at((int)(i % PEERS)), number[i % PEERS], i / PEERS * SIZE + i % PEERS, SIZE, 1,
+			      i * SIZE);
 }
 
 static void every_peer_is_told(void **state)
 {
 	struct weft_write part[2 * PEERS];
-	struct weft_op op = {
-		.queue = pair.here.queue,
-		.tag = 2,
-		.notify = { .kind = WEFT_NOTIFY_FENCED, .tag = 222, .payload = "done", .payload_bytes = 4 }
-	};
+	struct weft_op op = { .queue = pair.here.queue,
+			      .tag = 2,
+			      .notify = {
+				  .kind = WEFT_NOTIFY_FENCED, .tag = 222, .payload = "done", .payload_bytes = 4 } };
 
 	pattern_fill(pair.memory, 1u << 20, 2, 0);
 	for (uint64_t i = 0; i < 2 * PEERS; i++)
-		part[i] =
-		    (struct weft_write){ pair.region, i * 100000, remote[i % PEERS], i * 100000, 100000 };
+		part[i] = (struct weft_write){ pair.region, i * 100000, remote[i % PEERS], i * 100000, 100000 };
 	assert_status(weft_scatter(pair.here.engine, part, 2 * PEERS, &op, NULL), 0);
 	for (int i = 0; i < PEERS; i++) {
 		struct peer_event event;
@@ -115,8 +112,7 @@ static void nothing(void **state)
 /* One bad part and nothing starts. */
 static void all_or_nothing(void **state)
 {
-	struct weft_write part[2] = { { pair.region, 0, remote[0], 0, 4096 },
-				      { pair.region, 0, remote[1], BYTES, 1 } };
+	struct weft_write part[2] = { { pair.region, 0, remote[0], 0, 4096 }, { pair.region, 0, remote[1], BYTES, 1 } };
 	struct weft_op op = { .queue = pair.here.queue, .tag = 5 };
 	struct weft_event event;
 
@@ -197,7 +193,7 @@ static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(several_peers),  cmocka_unit_test(every_peer_is_told),
-		cmocka_unit_test(nothing),	  cmocka_unit_test(all_or_nothing),
+		cmocka_unit_test(nothing),        cmocka_unit_test(all_or_nothing),
 		cmocka_unit_test(small_and_many), cmocka_unit_test(cancelled_late),
 	};
 

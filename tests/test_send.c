@@ -30,8 +30,7 @@ static void send_one(uint64_t receiver_tag, uint64_t bytes, uint64_t tag)
 	int error;
 
 	pattern_fill(buffer, bytes, receiver_tag, 0);
-	while ((error = weft_send(pair.here.engine, pair.peer, receiver_tag, buffer, bytes, &op, NULL)) ==
-	       -EAGAIN) {
+	while ((error = weft_send(pair.here.engine, pair.peer, receiver_tag, buffer, bytes, &op, NULL)) == -EAGAIN) {
 		assert_true(now_ns() < deadline);
 		side_gather(&pair.here);
 	}
@@ -40,7 +39,7 @@ static void send_one(uint64_t receiver_tag, uint64_t bytes, uint64_t tag)
 
 static void sizes(void **state)
 {
-	static const uint64_t size[] = { 0,    1,    64,    8087,  8088,	   8089,
+	static const uint64_t size[] = { 0,    1,    64,    8087,  8088,           8089,
 					 4096, 8192, 65536, 81920, (1u << 20) + 1, MAX_MESSAGE };
 
 	for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
@@ -58,8 +57,7 @@ static void sizes(void **state)
 
 static void too_large(void **state)
 {
-	assert_status(weft_send(pair.here.engine, pair.peer, 1, buffer, MAX_MESSAGE + 1, NULL, NULL),
-		      -EMSGSIZE);
+	assert_status(weft_send(pair.here.engine, pair.peer, 1, buffer, MAX_MESSAGE + 1, NULL, NULL), -EMSGSIZE);
 	assert_status(weft_send(pair.here.engine, pair.peer, 1, NULL, 1, NULL, NULL), -EINVAL);
 }
 
@@ -182,14 +180,9 @@ static void never_read(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes),
-		cmocka_unit_test(too_large),
-		cmocka_unit_test(thousand_in_order),
-		cmocka_unit_test(mixed_in_order),
-		cmocka_unit_test(unread),
-		cmocka_unit_test(writes_pass_messages),
-		cmocka_unit_test(both_ways),
-		cmocka_unit_test(never_read),
+		cmocka_unit_test(sizes),          cmocka_unit_test(too_large),  cmocka_unit_test(thousand_in_order),
+		cmocka_unit_test(mixed_in_order), cmocka_unit_test(unread),     cmocka_unit_test(writes_pass_messages),
+		cmocka_unit_test(both_ways),      cmocka_unit_test(never_read),
 	};
 
 	return cmocka_run_group_tests_name("send", tests, open_pair, close_pair);

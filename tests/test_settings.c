@@ -65,8 +65,7 @@ static void strangers_welcome(void **state)
 	assert_status(weft_call(side.engine, peer, 5, "anyone?", 7, &op, NULL), 0);
 	peer_wait(&other, WEFT_EVENT_CALL, 5, &seen);
 	assert_true(seen.peer != 0);
-	peer_do(&other,
-		&(struct command){ .code = COMMAND_REPLY, .bytes = 3, .arg = { seen.peer, seen.call, 0 } },
+	peer_do(&other, &(struct command){ .code = COMMAND_REPLY, .bytes = 3, .arg = { seen.peer, seen.call, 0 } },
 		"yes");
 	wait_for_event(&side, WEFT_EVENT_REPLY, 1, &event);
 	assert_memory_equal(event.data, "yes", 3);
@@ -216,8 +215,7 @@ static void small_everything(void **state)
 
 	assert_status(peer_end(&pair.there, &answer), 0);
 	assert_int_equal(answer.value[0], 150);
-	assert_status(weft_send(pair.here.engine, pair.peer, 1, data, (128u << 10) + 1, NULL, NULL),
-		      -EMSGSIZE);
+	assert_status(weft_send(pair.here.engine, pair.peer, 1, data, (128u << 10) + 1, NULL, NULL), -EMSGSIZE);
 	pair_close(&pair);
 	free(data);
 }
@@ -324,11 +322,12 @@ static void near(void **state)
 	assert_status(weft_region_close(side.engine, region), 0);
 	for (size_t i = 0; i < sizeof(nowhere) / sizeof(nowhere[0]); i++) {
 		region = 0;
-		assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), WEFT_NEAR_REQUIRED, nowhere[i],
-							&region),
+		assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), WEFT_NEAR_REQUIRED,
+							nowhere[i], &region),
 			      -ENXIO);
 		assert_int_equal(region, 0);
-		assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, nowhere[i], &region), 0);
+		assert_status(weft_region_register_near(side.engine, memory, sizeof(memory), 0, nowhere[i], &region),
+			      0);
 		assert_status(weft_region_close(side.engine, region), 0);
 	}
 	region = 0;

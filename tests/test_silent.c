@@ -47,8 +47,7 @@ static void stop_other(void)
 	if (over_shm())
 		peer_tell(&silent.other, COMMAND_QUIET, 1);
 	kill(silent.other.pid, SIGSTOP);
-	assert_int_equal(waitpid(silent.other.pid, &status, WUNTRACED),
-			 silent.other.pid); /* it has stopped */
+	assert_int_equal(waitpid(silent.other.pid, &status, WUNTRACED), silent.other.pid); /* it has stopped */
 	assert_true(WIFSTOPPED(status));
 	silent.gone_ns = now_ns();
 }

@@ -38,7 +38,9 @@ static uint64_t reopened(const struct sim *sim)
 static void write_to(struct sim *sim, weft_remote remote, uint64_t bytes, uint64_t timeout_ns, uint32_t immediate)
 {
 	/* To the end of the other's memory: where both write, that is not where it writes from. */
-	struct weft_write write = { .from = sim->region, .to = remote, .to_offset = sim->bytes - bytes, .bytes = bytes };
+	struct weft_write write = {
+		.from = sim->region, .to = remote, .to_offset = sim->bytes - bytes, .bytes = bytes
+	};
 	struct weft_op op = { .queue = sim->queue, .timeout_ns = timeout_ns };
 
 	if (immediate)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define BYTES (32u << 20)
+#define BYTES       (32u << 20)
 #define SPARE_BYTES (1u << 20) /* behind them: what no stopped write was for, so that nothing lands there late */
 
 static struct pair pair;
@@ -89,8 +89,7 @@ static void cancel_one(void **state)
 	assert_status(weft_cancel(pair.here.engine, stuck), -ENOENT);
 	status = end_of(&pair.here, 1);
 	assert_stopped(status, -ECANCELED);
-	assert_true(cancelled == 0 ||
-		    (cancelled == -ENOENT && !status)); /* 0: it may still have ended first */
+	assert_true(cancelled == 0 || (cancelled == -ENOENT && !status)); /* 0: it may still have ended first */
 	assert_status(weft_cancel(pair.here.engine, stuck), -ENOENT);
 	assert_status(weft_cancel(pair.here.engine, other), 0);
 	assert_status(weft_cancel(pair.here.engine, other), -ENOENT);
@@ -200,9 +199,7 @@ static void deadlines(void **state)
 {
 	struct weft_write write = { pair.region, 0, pair.remote, 0, BYTES };
 	struct weft_read read = { pair.remote, 0, pair.region, 0, 1u << 20 };
-	struct weft_pages pages = {
-		.page_bytes = 65536, .count = 400, .from = pair.region, .to = pair.remote
-	};
+	struct weft_pages pages = { .page_bytes = 65536, .count = 400, .from = pair.region, .to = pair.remote };
 	struct weft_op op = { .queue = pair.here.queue, .timeout_ns = 150 * MS };
 	struct weft_event event;
 	uint8_t *large = (uint8_t *)pair.memory;
@@ -256,8 +253,7 @@ static void quiescent_after_a_stop(void **state)
 	wait_for_event(&pair.here, WEFT_EVENT_END, 30, &event);
 	assert_stopped(event.status, -ETIMEDOUT);
 	weft_event_release(&event);
-	if (!event.status ||
-	    !event.quiescent) { /* it landed, or the provider cannot promise it, and says so */
+	if (!event.status || !event.quiescent) { /* it landed, or the provider cannot promise it, and says so */
 		quiet(false);
 		return;
 	}

@@ -19,14 +19,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BYTES  (4u << 20)
-#define PASSED 400
-#define STAY   300
-#define AT_A_PORT 8
-#define SPARE  200 /* descriptors that the process they come to may still open */
-#define RUSH   3000
-#define SLOW   40
-#define HALVES 10
+#define BYTES       (4u << 20)
+#define PASSED      400
+#define STAY        300
+#define AT_A_PORT   8
+#define SPARE       200 /* descriptors that the process they come to may still open */
+#define RUSH        3000
+#define SLOW        40
+#define HALVES      10
 #define DESCRIPTORS 4096 /* listeners have lower ones */
 
 static struct pair pair;
@@ -127,7 +127,8 @@ static void come_and_go(void **state)
 		int fd = come(&to);
 
 		if (i % 3 == 1)
-			assert_int_equal(send(fd, "GET / HTTP/1.0\r\n\r\n", 1 + (size_t)i % 18, MSG_NOSIGNAL), 1 + i % 18);
+			assert_int_equal(send(fd, "GET / HTTP/1.0\r\n\r\n", 1 + (size_t)i % 18, MSG_NOSIGNAL),
+					 1 + i % 18);
 		close(fd);
 		if (i % 20 == 0)
 			served();

@@ -8,8 +8,7 @@
 
 static void exercise(uint32_t here_rails, uint32_t there_rails)
 {
-	static const char *const rails[] = { "", "127.0.0.1", "127.0.0.1,127.0.0.2",
-					     "127.0.0.2,127.0.0.3,127.0.0.4",
+	static const char *const rails[] = { "", "127.0.0.1", "127.0.0.1,127.0.0.2", "127.0.0.2,127.0.0.3,127.0.0.4",
 					     "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4" };
 	struct weft_config here = side_config(), there = side_config();
 	struct weft_op op = { .notify = { WEFT_NOTIFY_FENCED, .tag = 44 } };
@@ -46,10 +45,9 @@ static void exercise(uint32_t here_rails, uint32_t there_rails)
 
 	/* And back: they write to us, we read from them. */
 	export_of(pair.here.engine, pair.region, &ours);
-	back = peer_do(
-	    &pair.there,
-	    &(struct command){ .code = COMMAND_IMPORT, .bytes = (uint32_t)ours.bytes, .arg = { pair.back } },
-	    ours.data);
+	back = peer_do(&pair.there,
+		       &(struct command){ .code = COMMAND_IMPORT, .bytes = (uint32_t)ours.bytes, .arg = { pair.back } },
+		       ours.data);
 	landed_fill(pair.memory, BYTES, 3, 0);
 	peer_fill(&pair.there, pair.number, 0, BYTES, 2);
 	peer_tell(&pair.there, COMMAND_WRITE, pair.number, 0, back, 0, BYTES, 5, 55);

@@ -34,8 +34,7 @@ static void write_and_check(uint64_t from, uint64_t to, uint64_t bytes, uint64_t
 
 static void sizes(void **state)
 {
-	static const uint64_t size[] = { 1,    7,     8,     63,    4095,     4096,
-					 4097, 65535, 65536, 65537, 1u << 20, (3u << 20) + 7 };
+	static const uint64_t size[] = { 1, 7, 8, 63, 4095, 4096, 4097, 65535, 65536, 65537, 1u << 20, (3u << 20) + 7 };
 
 	for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++)
 		write_and_check(4096, 8192, size[i], i + 1);
@@ -159,9 +158,8 @@ static void rails_share(void **state)
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes),	  cmocka_unit_test(odd_offsets),
-		cmocka_unit_test(whole_region),	  cmocka_unit_test(nothing),
-		cmocka_unit_test(end_says_all),	  cmocka_unit_test(many_at_once),
+		cmocka_unit_test(sizes),          cmocka_unit_test(odd_offsets),  cmocka_unit_test(whole_region),
+		cmocka_unit_test(nothing),        cmocka_unit_test(end_says_all), cmocka_unit_test(many_at_once),
 		cmocka_unit_test(without_an_end), cmocka_unit_test(rails_share),
 	};
 

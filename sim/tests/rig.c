@@ -28,8 +28,7 @@ struct fi_info *rig_hints(enum fi_threading threading)
 	hints->caps = FI_MSG | FI_RMA | FI_SOURCE;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
-	hints->domain_attr->mr_mode =
-	    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM;
+	hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM;
 	hints->domain_attr->threading = threading;
 	hints->fabric_attr->prov_name = strdup("simfab");
 	return hints;
@@ -73,8 +72,8 @@ void rig_open(struct rig *rig, const struct rig_options *o)
 	}
 	assert_int_equal(fi_enable(rig->ep), 0);
 	assert_int_equal(fi_mr_reg(rig->domain, rig->memory, RIG_BYTES,
-				   FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE,
-				   0, 0, 0, &rig->mr, NULL),
+				   FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0,
+				   &rig->mr, NULL),
 			 0);
 	assert_int_equal(fi_getname(&rig->ep->fid, rig->address, &bytes), 0);
 	assert_int_equal(bytes, 32);
@@ -140,8 +139,7 @@ ssize_t rig_send(struct rig *from, fi_addr_t to, size_t bytes, int slot)
 
 ssize_t rig_recv(struct rig *rig, size_t offset, size_t bytes, int slot)
 {
-	return fi_recv(rig->ep, rig->memory + offset, bytes, fi_mr_desc(rig->mr), FI_ADDR_UNSPEC,
-		       &rig->context[slot]);
+	return fi_recv(rig->ep, rig->memory + offset, bytes, fi_mr_desc(rig->mr), FI_ADDR_UNSPEC, &rig->context[slot]);
 }
 
 static void drive(struct rig *other)
@@ -150,8 +148,7 @@ static void drive(struct rig *other)
 		assert_int_equal(fi_cq_read(other->cq, NULL, 0), -FI_EAGAIN);
 }
 
-int rig_wait(struct rig *rig, struct rig *other, struct fi_cq_data_entry *entry,
-	     struct fi_cq_err_entry *error)
+int rig_wait(struct rig *rig, struct rig *other, struct fi_cq_data_entry *entry, struct fi_cq_err_entry *error)
 {
 	uint64_t end = rig_now() + RIG_DEADLINE;
 

@@ -63,9 +63,8 @@ ssize_t rig_send(struct rig *from, fi_addr_t to, size_t bytes, int slot);
 ssize_t rig_recv(struct rig *rig, size_t offset, size_t bytes, int slot);
 
 /* One completion, driving `other` too (NULL for none). 1 and *entry, or -FI_EAVAIL and *error. */
-int rig_wait(struct rig *rig, struct rig *other, struct fi_cq_data_entry *entry,
-	     struct fi_cq_err_entry *error);
-void rig_expect(struct rig *rig, struct rig *other, void *context);			 /* a good one */
+int rig_wait(struct rig *rig, struct rig *other, struct fi_cq_data_entry *entry, struct fi_cq_err_entry *error);
+void rig_expect(struct rig *rig, struct rig *other, void *context);                      /* a good one */
 struct fi_cq_err_entry rig_expect_error(struct rig *rig, struct rig *other, int status); /* a bad one */
 /* Nothing arrives for this long. */
 void rig_expect_nothing(struct rig *rig, uint64_t ns);

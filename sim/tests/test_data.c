@@ -58,8 +58,8 @@ static void read_moves(void **state)
 
 		open_pair(&p, specs[i]);
 		fill(p.b.memory, 5000, 3);
-		assert_int_equal(fi_read(p.a.ep, p.a.memory, 5000, fi_mr_desc(p.a.mr), p.ab,
-					 (uintptr_t)p.b.memory, rig_key(&p.b), &p.a.context[1]),
+		assert_int_equal(fi_read(p.a.ep, p.a.memory, 5000, fi_mr_desc(p.a.mr), p.ab, (uintptr_t)p.b.memory,
+					 rig_key(&p.b), &p.a.context[1]),
 				 0);
 		rig_expect(&p.a, NULL, &p.a.context[1]);
 		assert_memory_equal(p.a.memory, p.b.memory, 5000);
@@ -153,7 +153,7 @@ static void inject_is_copied_at_once(void **state)
 	fill(data, sizeof data, 5);
 	memcpy(copy, data, sizeof data);
 	assert_int_equal(fi_inject(p.a.ep, data, sizeof data, p.ab), 0);
-	memset(data, 0, sizeof data);		 /* ours again */
+	memset(data, 0, sizeof data);            /* ours again */
 	rig_expect(&p.b, NULL, &p.b.context[1]); /* nobody reads the sender's CQ */
 	assert_memory_equal(p.b.memory + 64, copy, sizeof copy);
 	rig_expect_nothing(&p.a, 100000); /* inject never completes visibly */

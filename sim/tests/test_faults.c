@@ -60,9 +60,8 @@ static void error_status(void **state)
 {
 	static const struct {
 		int status, err;
-	} table[] = { { 1, FI_ECANCELED },    { 5, FI_EINVAL }, { 7, FI_EINVAL },
-		      { 9, FI_ENOTCONN },     { 10, FI_ENORX }, { 13, FI_ECONNABORTED },
-		      { 15, FI_EHOSTUNREACH } };
+	} table[] = { { 1, FI_ECANCELED }, { 5, FI_EINVAL },        { 7, FI_EINVAL },       { 9, FI_ENOTCONN },
+		      { 10, FI_ENORX },    { 13, FI_ECONNABORTED }, { 15, FI_EHOSTUNREACH } };
 	struct pair p;
 
 	open_pair(&p, "");
@@ -99,8 +98,8 @@ static void only_where_told(void **state)
 	set("host=a,peer=b,nic=0,op=write,fault=error:15");
 	assert_int_equal(rig_write(&p.a, ac, &c, 8, 0, 0), 0); /* another peer */
 	rig_expect(&p.a, NULL, &p.a.context[0]);
-	assert_int_equal(fi_read(p.a.ep, p.a.memory, 8, fi_mr_desc(p.a.mr), p.ab, (uintptr_t)p.b.memory,
-				 rig_key(&p.b), &p.a.context[1]),
+	assert_int_equal(fi_read(p.a.ep, p.a.memory, 8, fi_mr_desc(p.a.mr), p.ab, (uintptr_t)p.b.memory, rig_key(&p.b),
+				 &p.a.context[1]),
 			 0); /* another operation */
 	rig_expect(&p.a, NULL, &p.a.context[1]);
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 2, 0), 0);

@@ -7,9 +7,8 @@
 #include <string.h>
 
 /* The NICs of the captured p5, in order. */
-static const int p5_buses[32] = { 79,  80,  81,	 82,  96,  97,	98,  99,  113, 114, 115,
-				  116, 130, 131, 132, 133, 147, 148, 149, 150, 164, 165,
-				  166, 167, 181, 182, 183, 184, 198, 199, 200, 201 };
+static const int p5_buses[32] = { 79,  80,  81,  82,  96,  97,  98,  99,  113, 114, 115, 116, 130, 131, 132, 133,
+				  147, 148, 149, 150, 164, 165, 166, 167, 181, 182, 183, 184, 198, 199, 200, 201 };
 
 static int length_of(const struct fi_info *info)
 {
@@ -59,8 +58,7 @@ static void check_p5_limits(const struct fi_info *i)
 	assert_int_equal(i->domain_attr->data_progress, FI_PROGRESS_AUTO);
 	assert_int_equal(i->domain_attr->resource_mgmt, FI_RM_ENABLED);
 	assert_int_equal(i->domain_attr->av_type, FI_AV_TABLE);
-	assert_int_equal(i->domain_attr->mr_mode,
-			 FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM);
+	assert_int_equal(i->domain_attr->mr_mode, FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM);
 	assert_int_equal(i->domain_attr->mr_key_size, 4);
 	assert_int_equal(i->domain_attr->cq_data_size, 4);
 	assert_int_equal(i->domain_attr->cq_cnt, 512);
@@ -98,9 +96,7 @@ static void others(void **state)
 		const char *spec;
 		int nics;
 		uint64_t speed;
-	} machines[] = {
-		{ "p5en", 16, 200 }, { "p6-b200", 8, 400 }, { "p6-b300", 16, 400 }, { "verbs", 2, 200 }
-	};
+	} machines[] = { { "p5en", 16, 200 }, { "p6-b200", 8, 400 }, { "p6-b300", 16, 400 }, { "verbs", 2, 200 } };
 	struct fi_info *hints = rig_hints(FI_THREAD_SAFE);
 
 	for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
@@ -128,8 +124,7 @@ static void personalities(void **state)
 	fi_freeinfo(info);
 	info = rig_info("verbs", hints);
 	assert_true(info->tx_attr->msg_order & FI_ORDER_WAW);
-	assert_int_equal(info->domain_attr->mr_mode,
-			 FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
+	assert_int_equal(info->domain_attr->mr_mode, FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
 	assert_int_equal(info->domain_attr->mr_key_size, 4);
 	fi_freeinfo(info);
 	hints->mode = 0; /* efa-direct needs FI_CONTEXT2 */

@@ -68,8 +68,7 @@ static void check_writes(struct pair *p, size_t bytes, int count, uint64_t least
 		uint64_t start = rig_now();
 
 		for (int n = 0; n < count; n++)
-			assert_int_equal(
-			    rig_write(&p->a, p->ab, &p->b, bytes, n, n + 1 < count ? FI_MORE : 0), 0);
+			assert_int_equal(rig_write(&p->a, p->ab, &p->b, bytes, n, n + 1 < count ? FI_MORE : 0), 0);
 		drain(&p->a, count);
 		took(&trial, rig_now() - start);
 	}

@@ -40,8 +40,7 @@ static void serve(int in, int out, const char *spec)
 	memcpy(card.address, rig.address, sizeof card.address);
 	card.base = (uintptr_t)rig.memory;
 	card.key = rig_key(&rig);
-	if (write(out, &card, sizeof card) != sizeof card ||
-	    read(in, &parent, sizeof parent) != sizeof parent)
+	if (write(out, &card, sizeof card) != sizeof card || read(in, &parent, sizeof parent) != sizeof parent)
 		_exit(1);
 	if (fi_av_insert(rig.av, parent.address, 1, &back, 0, NULL) != 1)
 		_exit(1);
@@ -49,8 +48,8 @@ static void serve(int in, int out, const char *spec)
 		ssize_t n = fi_cq_read(rig.cq, &entry, 1);
 
 		if (n == 1 && (entry.flags & FI_REMOTE_CQ_DATA))
-			fi_writedata(rig.ep, rig.memory, 65536, fi_mr_desc(rig.mr), entry.data + 1, back,
-				     parent.base, parent.key, NULL);
+			fi_writedata(rig.ep, rig.memory, 65536, fi_mr_desc(rig.mr), entry.data + 1, back, parent.base,
+				     parent.key, NULL);
 		if (getppid() == 1)
 			break;
 	}
@@ -95,8 +94,7 @@ static void end_child(struct child *child, int signal)
 	close(child->from);
 }
 
-static ssize_t write_child(struct rig *rig, fi_addr_t to, struct child *child, size_t bytes, int slot,
-			   uint64_t data)
+static ssize_t write_child(struct rig *rig, fi_addr_t to, struct child *child, size_t bytes, int slot, uint64_t data)
 {
 	return fi_writedata(rig->ep, rig->memory, bytes, fi_mr_desc(rig->mr), data, to, child->card.base,
 			    child->card.key, &rig->context[slot]);
@@ -132,9 +130,9 @@ static void both_ways(void **state)
 		assert_int_equal(rig_wait(&rig, NULL, &entry, &error), 1);
 		assert_int_equal(entry.data, 42);
 		assert_int_equal(rig.memory[65535], 0xc1); /* its bytes, in our memory */
-		assert_int_equal(rig.memory[0], 0);	   /* ours had landed there first */
-		assert_int_equal(fi_read(rig.ep, rig.memory + 100000, 8192, fi_mr_desc(rig.mr), to,
-					 child.card.base, child.card.key, &rig.context[2]),
+		assert_int_equal(rig.memory[0], 0);        /* ours had landed there first */
+		assert_int_equal(fi_read(rig.ep, rig.memory + 100000, 8192, fi_mr_desc(rig.mr), to, child.card.base,
+					 child.card.key, &rig.context[2]),
 				 0);
 		rig_expect(&rig, NULL, &rig.context[2]);
 		assert_int_equal(rig.memory[100000], 0);
@@ -205,8 +203,8 @@ static void stopped_peer(void **state)
 	rig.memory[0] = 0x77;
 	assert_int_equal(write_child(&rig, to, &child, 8, 0, 1), 0);
 	rig_expect(&rig, NULL, &rig.context[0]); /* its NIC works on */
-	assert_int_equal(fi_read(rig.ep, rig.memory + 64, 8, fi_mr_desc(rig.mr), to, child.card.base,
-				 child.card.key, &rig.context[1]),
+	assert_int_equal(fi_read(rig.ep, rig.memory + 64, 8, fi_mr_desc(rig.mr), to, child.card.base, child.card.key,
+				 &rig.context[1]),
 			 0);
 	rig_expect(&rig, NULL, &rig.context[1]);
 	assert_int_equal(rig.memory[64], 0x77);
@@ -251,8 +249,7 @@ static void half_announced(void **state)
 	rig_open_spec(&b, "p5");
 	ab = rig_connect(&a, &b);
 	memcpy(&address, b.address, sizeof address);
-	snprintf(path, sizeof path, "/dev/shm/simfab-%u-%d-%08x", (unsigned)geteuid(), (int)address.pid,
-		 address.id);
+	snprintf(path, sizeof path, "/dev/shm/simfab-%u-%d-%08x", (unsigned)geteuid(), (int)address.pid, address.id);
 	fd = open(path, O_RDWR);
 	assert_true(fd >= 0);
 	wire = mmap(NULL, sizeof *wire, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -261,7 +258,7 @@ static void half_announced(void **state)
 	assert_int_equal(rig_write(&a, ab, &b, 8, 0, FI_REMOTE_CQ_DATA), 0);
 	rig_expect(&a, NULL, &a.context[0]);
 	start = rig_now();
-	rig_expect(&b, NULL, NULL); /* passed over, and the living one is heard */
+	rig_expect(&b, NULL, NULL);                  /* passed over, and the living one is heard */
 	assert_true(rig_now() - start >= 299000000); /* not before any sender would have filled it */
 	munmap(wire, sizeof *wire);
 	close(fd);

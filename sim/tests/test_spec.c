@@ -54,10 +54,9 @@ static void machines(void **state)
 
 static void values(void **state)
 {
-	struct sim_spec s =
-	    good("p5,nics=4,rate=2G,latency=15us,jitter=1.5ms,copy=edges,reorder=3,post_ns=450,"
-		 "poll_ns=10,op_ns=7,tx=64,rx=32,cq=100,seed=9,strict=1,personality=efa-direct,"
-		 "control=/tmp/x,name=a,unresponsive=never,target_progress=1");
+	struct sim_spec s = good("p5,nics=4,rate=2G,latency=15us,jitter=1.5ms,copy=edges,reorder=3,post_ns=450,"
+				 "poll_ns=10,op_ns=7,tx=64,rx=32,cq=100,seed=9,strict=1,personality=efa-direct,"
+				 "control=/tmp/x,name=a,unresponsive=never,target_progress=1");
 
 	assert_int_equal(s.nics, 4);
 	assert_int_equal(s.rate_bps, 2000000000ull);
@@ -94,8 +93,7 @@ static void machine_file(void **state)
 	FILE *file = fdopen(fd, "w");
 	struct sim_spec s;
 
-	fprintf(file,
-		"# a small one\nlike p5\ngpus 2\nnics_per_gpu 2   # four in all\nrate 25G\nlatency 5us\n");
+	fprintf(file, "# a small one\nlike p5\ngpus 2\nnics_per_gpu 2   # four in all\nrate 25G\nlatency 5us\n");
 	fclose(file);
 	snprintf(text, sizeof text, "%s,tx=99", path);
 	s = good(text);
@@ -227,11 +225,9 @@ static void rules_count(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(machines),	    cmocka_unit_test(values),
-		cmocka_unit_test(refusals),	    cmocka_unit_test(machine_file),
-		cmocka_unit_test(setup_refuses),    cmocka_unit_test(setup_sets),
-		cmocka_unit_test(rules_round_trip), cmocka_unit_test(rules_refused),
-		cmocka_unit_test(rules_count),
+		cmocka_unit_test(machines),         cmocka_unit_test(values),        cmocka_unit_test(refusals),
+		cmocka_unit_test(machine_file),     cmocka_unit_test(setup_refuses), cmocka_unit_test(setup_sets),
+		cmocka_unit_test(rules_round_trip), cmocka_unit_test(rules_refused), cmocka_unit_test(rules_count),
 	};
 
 	return cmocka_run_group_tests_name("specifications", tests, NULL, NULL);

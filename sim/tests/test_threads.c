@@ -27,8 +27,7 @@ static void *post_and_read(void *unused)
 	for (int posted = 0; posted < WRITES && rig_now() < end;) {
 		ssize_t n;
 
-		if (!fi_write(near.ep, near.memory, 64, NULL, to_far, (uintptr_t)far.memory, rig_key(&far),
-			      NULL))
+		if (!fi_write(near.ep, near.memory, 64, NULL, to_far, (uintptr_t)far.memory, rig_key(&far), NULL))
 			posted++;
 		n = fi_cq_read(near.cq, entry, 8);
 		if (n > 0)
@@ -128,8 +127,7 @@ static void *write_for_ever(void *unused)
 	while (!stop && rig_now() < end) {
 		ssize_t n;
 
-		(void)fi_write(near.ep, near.memory, 4096, NULL, to_far, (uintptr_t)far.memory, far_key,
-			       NULL);
+		(void)fi_write(near.ep, near.memory, 4096, NULL, to_far, (uintptr_t)far.memory, far_key, NULL);
 		n = fi_cq_read(near.cq, entry, 8);
 		if (n > 0)
 			completed += (int)n;
@@ -155,8 +153,7 @@ static void region_closed_under_fire(void **state)
 		int before = completed;
 		struct fid_mr *mr;
 
-		assert_int_equal(fi_mr_reg(far.domain, far.memory, 4096, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL),
-				 0);
+		assert_int_equal(fi_mr_reg(far.domain, far.memory, 4096, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL), 0);
 		far_key = fi_mr_key(mr);
 		while (completed == before && rig_now() < end)
 			;

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIVE           (UINT64_C(1) << 32)
-#define REFERENCES     UINT64_C(0xffffffff)
-#define GENERATION(s)  ((s) >> 33)
-#define FIRST_CHUNK    64u
-#define GENERATIONS    UINT64_C(0x7fffffff)
+#define LIVE          (UINT64_C(1) << 32)
+#define REFERENCES    UINT64_C(0xffffffff)
+#define GENERATION(s) ((s) >> 33)
+#define FIRST_CHUNK   64u
+#define GENERATIONS   UINT64_C(0x7fffffff)
 
 static struct wf_handle_slot *slot_at(struct wf_handles *handles, uint32_t number)
 {

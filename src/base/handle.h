@@ -20,7 +20,7 @@ struct wf_handle_slot {
 struct wf_handles {
 	pthread_mutex_t lock; /* add, and the last put: never on the way of a piece */
 	_Atomic(struct wf_handle_slot *) chunk[WF_HANDLE_CHUNKS]; /* chunk i holds 64 << i slots and never moves */
-	uint32_t slots, first_free; /* slot numbers start at 1 */
+	uint32_t slots, first_free;                               /* slot numbers start at 1 */
 	_Atomic uint64_t live;
 	void (*release)(void *object); /* the last reference is gone */
 };
@@ -32,7 +32,7 @@ int wf_handle_add(struct wf_handles *handles, void *object, uint64_t *ret_handle
 void *wf_handle_get(struct wf_handles *handles, uint64_t handle);                  /* NULL: unknown or retired */
 /* The same without a reference: for one who knows that nobody frees it meanwhile. */
 void *wf_handle_peek(struct wf_handles *handles, uint64_t handle);
-void wf_handle_ref(struct wf_handles *handles, uint64_t handle);                   /* for one who holds a reference */
+void wf_handle_ref(struct wf_handles *handles, uint64_t handle); /* for one who holds a reference */
 void wf_handle_put(struct wf_handles *handles, uint64_t handle);
 /* From now on get() refuses it. The owner's reference stays and must be put. NULL: it was not live. */
 void *wf_handle_retire(struct wf_handles *handles, uint64_t handle);

@@ -10,5 +10,5 @@ struct wf_log {
 };
 
 void wf_log(const struct wf_log *log, enum weft_log_level level, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 #endif

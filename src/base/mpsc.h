@@ -21,7 +21,8 @@ struct wf_node {
 
 struct wf_mpsc {
 	alignas(64) _Atomic(struct wf_node *) newest; /* pushed, each before the one pushed earlier */
-	alignas(64) _Atomic(struct wf_node *) oldest; /* the consumer's, in order; others only look whether there is one */
+	alignas(
+	    64) _Atomic(struct wf_node *) oldest; /* the consumer's, in order; others only look whether there is one */
 };
 
 static inline void wf_mpsc_init(struct wf_mpsc *queue)

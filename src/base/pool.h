@@ -17,7 +17,8 @@ struct wf_pool {
 	uint64_t inverse; /* … and this times the odd number is 1, modulo 2^64 */
 	uint32_t count;
 	_Atomic uint32_t *next; /* below each free object: index + 1, 0 for none; WF_POOL_OUT: it is taken */
-	alignas(64) _Atomic uint64_t top; /* a count of changes << 32 | index + 1: the count tells a stack that only looks the same */
+	alignas(64) _Atomic uint64_t
+	    top; /* a count of changes << 32 | index + 1: the count tells a stack that only looks the same */
 };
 
 #define WF_POOL_OUT UINT32_MAX
@@ -59,8 +60,8 @@ static inline void *wf_pool_take(struct wf_pool *pool)
 			return NULL;
 		/* It may be taken and changed under us; then the exchange fails. */
 	} while (!atomic_compare_exchange_weak_explicit(
-		&pool->top, &top, wf_pool_changed(top, atomic_load_explicit(&pool->next[number - 1], memory_order_relaxed)),
-		memory_order_acquire, memory_order_acquire));
+	    &pool->top, &top, wf_pool_changed(top, atomic_load_explicit(&pool->next[number - 1], memory_order_relaxed)),
+	    memory_order_acquire, memory_order_acquire));
 	atomic_store_explicit(&pool->next[number - 1], WF_POOL_OUT, memory_order_relaxed);
 	return wf_pool_at(pool, number - 1);
 }
@@ -72,7 +73,7 @@ static inline void wf_pool_give(struct wf_pool *pool, void *object)
 
 	do {
 		atomic_store_explicit(&pool->next[number - 1], (uint32_t)top, memory_order_relaxed);
-	} while (!atomic_compare_exchange_weak_explicit(&pool->top, &top, wf_pool_changed(top, number), memory_order_release,
-							memory_order_relaxed));
+	} while (!atomic_compare_exchange_weak_explicit(&pool->top, &top, wf_pool_changed(top, number),
+							memory_order_release, memory_order_relaxed));
 }
 #endif

@@ -44,8 +44,8 @@ bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item)
 			continue;
 		}
 		/* Sequentially consistent for wf_ring_awaits(). */
-		if (!atomic_compare_exchange_weak_explicit(&ring->tail, &ticket, ticket + 1,
-							   memory_order_seq_cst, memory_order_relaxed))
+		if (!atomic_compare_exchange_weak_explicit(&ring->tail, &ticket, ticket + 1, memory_order_seq_cst,
+							   memory_order_relaxed))
 			continue;
 		cell->item = *item;
 		/* Pairs with the acquire in pop: whoever sees the number sees the item. */

@@ -37,7 +37,9 @@ static inline void wf_spin_learn(struct wf_spin *spin, bool found)
 {
 	int lost = atomic_load_explicit(&spin->lost, memory_order_relaxed);
 
-	lost = found ? (lost > WF_SPIN_MOST / 2 ? WF_SPIN_MOST / 2 : lost > 0 ? lost - 1 : 0)
+	lost = found ? (lost > WF_SPIN_MOST / 2 ? WF_SPIN_MOST / 2
+			: lost > 0              ? lost - 1
+						: 0)
 		     : (lost < WF_SPIN_MOST ? lost + 1 : lost);
 	atomic_store_explicit(&spin->lost, lost, memory_order_relaxed);
 }

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAMES_A_PUMP 64
-#define ACK_SOON_NS   (1 * WF_MS) /* a reply is on its way and will carry the acknowledgement */
-#define RESEND_NS     (200 * WF_MS)
+#define FRAMES_A_PUMP     64
+#define ACK_SOON_NS       (1 * WF_MS) /* a reply is on its way and will carry the acknowledgement */
+#define RESEND_NS         (200 * WF_MS)
 #define STRANGERS_WINDOWS 32 /* what all who were never added may have unread here together */
 
 void wf_channel_reset(struct wf_channel *channel)
@@ -235,8 +235,8 @@ void wf_channel_again(struct wf_peer *peer)
 	wf_channel_settle(peer);
 	channel->moved_ns = wf_group_now(peer->home);
 	channel->sent = channel->acked;
-	channel->current = wf_list_empty(&channel->queue) ? NULL :
-							    wf_container(channel->queue.next, struct wf_message, link);
+	channel->current =
+	    wf_list_empty(&channel->queue) ? NULL : wf_container(channel->queue.next, struct wf_message, link);
 	want_pump(peer);
 }
 
@@ -360,9 +360,9 @@ WF_HOT static struct wf_inbound *make_inbound(struct wf_peer *peer, const struct
 {
 	struct weft_engine *engine = peer->engine;
 	size_t bytes = sizeof(struct wf_inbound) + frame->total;
-	struct wf_pool *pool = bytes <= engine->inbounds.stride ? &engine->inbounds :
-			       bytes <= engine->inframes.stride ? &engine->inframes :
-								  NULL;
+	struct wf_pool *pool = bytes <= engine->inbounds.stride   ? &engine->inbounds
+			       : bytes <= engine->inframes.stride ? &engine->inframes
+								  : NULL;
 	struct wf_inbound *inbound = pool ? wf_pool_take(pool) : NULL;
 
 	if (!inbound)
@@ -549,7 +549,8 @@ static void take_message(struct wf_peer *peer, const struct wf_frame *frame)
 	    frame->first < channel->deliver || strangers_hold_too_much(peer))
 		return;
 	/* Most messages are one frame and their turn is now: those are never listed. */
-	whole = frame->total <= WF_FRAME_PAYLOAD && frame->first == channel->deliver && wf_list_empty(&channel->inbound);
+	whole =
+	    frame->total <= WF_FRAME_PAYLOAD && frame->first == channel->deliver && wf_list_empty(&channel->inbound);
 	inbound = whole ? make_inbound(peer, frame) : find_inbound(peer, frame);
 	if (!inbound)
 		return; /* no memory: it was not acknowledged, so it comes again */

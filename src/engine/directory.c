@@ -122,12 +122,14 @@ void wf_peer_release(void *object)
 
 static bool is_newer(const struct wf_peer *peer, const struct wf_wire_address *address)
 {
-	return address->incarnation == atomic_load(&peer->incarnation) && (int32_t)(address->revision - peer->book->revision) > 0;
+	return address->incarnation == atomic_load(&peer->incarnation) &&
+	       (int32_t)(address->revision - peer->book->revision) > 0;
 }
 
 /* The peer's latest book from now on, and the secret that holds; under the directory's lock. NULL: there is no memory for
  * it. With a reference for each lane, to be told by tell_lanes(). */
-static struct wf_book *swap_book(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret, enum wf_word word)
+static struct wf_book *swap_book(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret,
+				 enum wf_word word)
 {
 	struct weft_engine *engine = peer->engine;
 	struct wf_book *book = wf_book_make(engine, address, secret, word);
@@ -172,7 +174,8 @@ void wf_peer_moved(struct wf_lane *lane, const struct wf_wire_address *address)
 
 	pthread_mutex_lock(&peer->engine->directory_lock);
 	/* The application may have said who the peer is, and the lane not have heard of it yet. */
-	if (lane->book->secret == peer->book->secret && is_newer(peer, address) && may_move(peer, wf_group_now(lane->group)))
+	if (lane->book->secret == peer->book->secret && is_newer(peer, address) &&
+	    may_move(peer, wf_group_now(lane->group)))
 		book = swap_book(peer, address, peer->book->secret,
 				 peer->book->word == WF_WORD_APPLICATION ? WF_WORD_APPLICATION : WF_WORD_MOVED);
 	pthread_mutex_unlock(&peer->engine->directory_lock);
@@ -256,8 +259,8 @@ struct wf_peer *wf_peer_find(struct weft_engine *engine, uint64_t incarnation)
 }
 
 /* With the directory's lock held, which it lets go of. from: of a stranger; NULL: the application adds it. */
-static int add_new(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from, uint64_t secret,
-		   uint64_t theirs, weft_peer *ret_peer)
+static int add_new(struct weft_engine *engine, const struct wf_wire_address *address, struct wf_group *from,
+		   uint64_t secret, uint64_t theirs, weft_peer *ret_peer)
 {
 	struct wf_peer *peer = make_peer(engine, address, secret, from ? WF_WORD_PROVED : WF_WORD_APPLICATION);
 	int error = peer ? 0 : -ENOMEM;
@@ -335,7 +338,8 @@ int wf_peer_remove(struct weft_engine *engine, weft_peer handle)
 }
 
 /* Under the directory's lock: it is listed under its new incarnation, and what the old one exported is stale. */
-static int become(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret, struct wf_book **ret_book)
+static int become(struct wf_peer *peer, const struct wf_wire_address *address, uint64_t secret,
+		  struct wf_book **ret_book)
 {
 	struct weft_engine *engine = peer->engine;
 	struct wf_peer *other = directory_find(engine, address->incarnation);

@@ -10,10 +10,10 @@
 
 #include <errno.h>
 
-#define LOOK_NS    (5 * WF_MS)
-#define ANSWER_NS  (1 * WF_S)    /* no answer by then: it cannot be told */
-#define AGAIN_NS   (250 * WF_MS) /* a peer that reopens its rails listens again by then, and has told us where */
-#define AT_A_TIME  8             /* peers doubted by one worker: each takes a descriptor for each rail */
+#define LOOK_NS   (5 * WF_MS)
+#define ANSWER_NS (1 * WF_S)    /* no answer by then: it cannot be told */
+#define AGAIN_NS  (250 * WF_MS) /* a peer that reopens its rails listens again by then, and has told us where */
+#define AT_A_TIME 8             /* peers doubted by one worker: each takes a descriptor for each rail */
 
 static void end_knock(struct wf_peer *peer)
 {
@@ -99,8 +99,8 @@ void wf_peer_suspect(struct wf_peer *peer)
 {
 	uint64_t now_ns = wf_group_now(peer->home);
 
-	if (peer->knock || wf_link_linked(&peer->doubt.link) || peer->closing || atomic_load(&peer->state) != WF_PEER_UP ||
-	    !peer->home->seat[0].limits.sockets || !atomic_load(&peer->met))
+	if (peer->knock || wf_link_linked(&peer->doubt.link) || peer->closing ||
+	    atomic_load(&peer->state) != WF_PEER_UP || !peer->home->seat[0].limits.sockets || !atomic_load(&peer->met))
 		return;
 	peer->doubted_ns = now_ns;
 	peer->refusals = peer->knocks = 0;

@@ -20,13 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INBOUND_POOL	2048
-#define INBOUND_BYTES	512 /* header and data of a message that came in */
-#define INFRAME_POOL	64  /* of those that fill a frame; larger ones are allocated */
-#define CLOSE_NS	(5 * WF_S)
-#define STOP_LEAST_NS	(200 * WF_MS)
-#define OWED_LIMIT_NS	(200 * WF_MS)
-#define CONTROL_NS	(60 * WF_S)
+#define INBOUND_POOL  2048
+#define INBOUND_BYTES 512 /* header and data of a message that came in */
+#define INFRAME_POOL  64  /* of those that fill a frame; larger ones are allocated */
+#define CLOSE_NS      (5 * WF_S)
+#define STOP_LEAST_NS (200 * WF_MS)
+#define OWED_LIMIT_NS (200 * WF_MS)
+#define CONTROL_NS    (60 * WF_S)
 
 static uint64_t or_default(uint64_t value, uint64_t fallback)
 {
@@ -51,8 +51,8 @@ static int read_settings(const struct weft_config *config, struct wf_settings *s
 	if (settings->window_frames > WF_WINDOW_FRAMES)
 		settings->window_frames = WF_WINDOW_FRAMES;
 	if (settings->max_transfers >= 1 << 20 || settings->frames > 1 << 16 || settings->frames < 8 ||
-	    (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN)) ||
-	    settings->window_frames < 4 || settings->peer_limit_ns < settings->heartbeat_ns)
+	    (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN)) || settings->window_frames < 4 ||
+	    settings->peer_limit_ns < settings->heartbeat_ns)
 		return -EINVAL;
 	settings->credit_step = UINT64_C(1) << (63 - __builtin_clzll(settings->window_frames / 4));
 	/* A message must fit the window whole, or it could never be sent. */
@@ -111,8 +111,8 @@ static int open_groups(struct weft_engine *engine)
 	for (uint32_t g = 0; g < count && !error; g++)
 		error = make_group(engine, g);
 	for (uint32_t g = 0; g < count && !error; g++)
-		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g],
-				       inbox_room(engine), wf_layout_core(&engine->layout, g), threads);
+		error = wf_worker_open(&engine->group[g].worker, &wf_group_ops, &engine->group[g], inbox_room(engine),
+				       wf_layout_core(&engine->layout, g), threads);
 	engine->largest_piece = UINT64_C(1) << 30;
 	engine->rma_ranges = WF_RMA_RANGES;
 	engine->empty_immediates = true;
@@ -149,9 +149,8 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 		return error;
 	}
 	if (engine->nics.count > WF_MAX_RAILS) {
-		wf_log(&engine->log, WEFT_LOG_ERROR,
-		       "%u NICs are more than an engine takes (%d): set max_rails", engine->nics.count,
-		       WF_MAX_RAILS);
+		wf_log(&engine->log, WEFT_LOG_ERROR, "%u NICs are more than an engine takes (%d): set max_rails",
+		       engine->nics.count, WF_MAX_RAILS);
 		return -EMLINK;
 	}
 	if (config->ports && (error = wf_nics_set_ports(&engine->nics, config->ports, &engine->log)))
@@ -163,7 +162,7 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 
 static int keep_config(const struct weft_config *config, struct weft_engine *engine)
 {
-	const char **texts[] = { &engine->config.provider, &engine->config.rails, &engine->config.avoid,
+	const char **texts[] = { &engine->config.provider, &engine->config.rails,  &engine->config.avoid,
 				 &engine->config.topology, &engine->config.groups, &engine->config.ports };
 	const int count = sizeof(texts) / sizeof(texts[0]);
 
@@ -306,8 +305,7 @@ static void drain(struct weft_engine *engine)
 		for (uint32_t i = 0; i < wf_transfer_slots(engine) && !left; i++) {
 			struct wf_transfer *transfer = wf_transfer_at(engine, i);
 
-			left = atomic_load(&transfer->holds) &&
-			       (uint32_t)atomic_load(&transfer->state) != WF_STOP_DONE;
+			left = atomic_load(&transfer->holds) && (uint32_t)atomic_load(&transfer->state) != WF_STOP_DONE;
 		}
 		if (left || wf_engine_is_manual(engine))
 			go_on(engine);
@@ -407,7 +405,8 @@ static int stop_workers(struct weft_engine *engine)
 			continue;
 		}
 		wf_log(&engine->log, WEFT_LOG_ERROR,
-		       "closing: the worker of group %u hangs in a call of its provider's; what it uses stays until that returns",
+		       "closing: the worker of group %u hangs in a call of its provider's; what it uses stays until "
+		       "that returns",
 		       g);
 		error = -ETIMEDOUT;
 	}
@@ -423,7 +422,8 @@ int wf_engine_close(struct weft_engine *engine)
 	atomic_store(&engine->closing, 1);
 	drain(engine);
 	if (!shut_queues(engine)) {
-		wf_log(&engine->log, WEFT_LOG_ERROR, "closing: a thread stays in weft_queue_wait(); its queue is left to it");
+		wf_log(&engine->log, WEFT_LOG_ERROR,
+		       "closing: a thread stays in weft_queue_wait(); its queue is left to it");
 		atomic_fetch_add(&engine->holders, 1); /* for good */
 		error = -ETIMEDOUT;
 	}

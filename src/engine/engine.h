@@ -16,9 +16,11 @@ struct wf_transfer;
 struct wf_settings {
 	uint32_t flags, max_transfers, frames, max_strangers;
 	uint64_t max_message, window_frames, piece_bytes;
-	uint64_t credit_step; /* frames read that are news to their sender: a quarter of the window or less, a power of two */
+	uint64_t
+	    credit_step; /* frames read that are news to their sender: a quarter of the window or less, a power of two */
 	uint64_t timeout_ns, heartbeat_ns, peer_limit_ns, rail_limit_ns;
-	uint64_t control_ns, close_ns; /* how long a worker may hang in a call before a request, and closing, give it up */
+	uint64_t control_ns,
+	    close_ns; /* how long a worker may hang in a call before a request, and closing, give it up */
 };
 
 struct weft_engine {
@@ -28,38 +30,38 @@ struct weft_engine {
 	uint64_t incarnation;
 	_Atomic int closing;
 	_Atomic uint32_t holders; /* who may still use it: its owner, then workers that close gave up on */
-	int pid; /* whose threads these are */
+	int pid;                  /* whose threads these are */
 	char provider[32];
 
 	struct wf_nics nics;
 	struct wf_layout layout;
 	uint32_t rails, groups;
 	struct wf_group *group;
-	struct wf_seat **seat; /* by rail index */
+	struct wf_seat **seat;  /* by rail index */
 	uint64_t largest_piece; /* that every rail takes */
 	uint32_t rma_ranges;    /* in one operation, on every rail */
 	bool empty_immediates;  /* writes of no bytes can carry one, on every rail */
 
 	struct wf_handles peers, regions, remotes;
 	pthread_mutex_t directory_lock;
-	void *directory; /* peers by incarnation: tsearch */
+	void *directory;    /* peers by incarnation: tsearch */
 	uint32_t strangers; /* those of them that were never added; under the directory's lock */
 
-	struct wf_pool transfers, answers; /* what the application asks for, and what answers peers */
-	struct wf_pool internals; /* what the engine tells them by itself */
-	struct wf_pool inbounds; /* small messages that came in */
-	struct wf_pool inframes; /* the same, of up to a frame */
-	_Atomic uint64_t region_bytes; /* registered, all regions together */
-	_Atomic uint64_t owed;         /* replies and verdicts accepted and not acknowledged */
+	struct wf_pool transfers, answers;              /* what the application asks for, and what answers peers */
+	struct wf_pool internals;                       /* what the engine tells them by itself */
+	struct wf_pool inbounds;                        /* small messages that came in */
+	struct wf_pool inframes;                        /* the same, of up to a frame */
+	_Atomic uint64_t region_bytes;                  /* registered, all regions together */
+	_Atomic uint64_t owed;                          /* replies and verdicts accepted and not acknowledged */
 	_Atomic uint32_t strangers_answers[WF_ANSWERS]; /* slots held for those who were never added */
 	_Atomic uint64_t strangers_frames; /* of messages held that strangers sent, those who are gone included */
-	_Atomic uint64_t notices;      /* of peers and rails, in queues */
-	_Atomic uint64_t copies_kept; /* bytes kept with transfers for the next user */
+	_Atomic uint64_t notices;          /* of peers and rails, in queues */
+	_Atomic uint64_t copies_kept;      /* bytes kept with transfers for the next user */
 
 	pthread_mutex_t lock; /* queues, address */
 	struct wf_link queues;
 	_Atomic(weft_queue *) listener;
-	bool listener_given; /* the first weft_queue_open() took it */
+	bool listener_given;             /* the first weft_queue_open() took it */
 	struct wf_wire_address *address; /* ours; under lock */
 
 	struct wf_counters *counters; /* immediates: group 0's */
@@ -68,7 +70,8 @@ struct weft_engine {
 };
 
 int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_engine);
-int wf_engine_close(struct weft_engine *engine); /* 0; -ETIMEDOUT: a thread hangs, and what it uses stays until it does not */
+int wf_engine_close(
+    struct weft_engine *engine); /* 0; -ETIMEDOUT: a thread hangs, and what it uses stays until it does not */
 void wf_engine_put(struct weft_engine *engine); /* one holder less: the last one frees it */
 void wf_engine_worker_gone(void *group);        /* its worker ends, and weft_close() did not wait for it */
 void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config);
@@ -103,6 +106,6 @@ struct wf_counters;
 int wf_counters_open(struct weft_engine *engine);
 void wf_counters_close(struct weft_engine *engine);
 void wf_counted(struct weft_engine *engine, uint32_t immediate, uint64_t count); /* on group 0 */
-void wf_expect_begin(struct wf_transfer *transfer);  /* on group 0 */
-void wf_expect_forget(struct wf_transfer *transfer); /* on group 0 */
+void wf_expect_begin(struct wf_transfer *transfer);                              /* on group 0 */
+void wf_expect_forget(struct wf_transfer *transfer);                             /* on group 0 */
 #endif

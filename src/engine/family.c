@@ -28,16 +28,15 @@ static void abandon_parent(struct wf_transfer *parent)
 }
 
 /* 0, and whatever follows ends with begin_family(). */
-static int open_family(struct family *family, struct weft_engine *engine, uint32_t most,
-		       const struct weft_op *op)
+static int open_family(struct family *family, struct weft_engine *engine, uint32_t most, const struct weft_op *op)
 {
 	struct wf_transfer *parent = wf_transfer_take(engine, op);
 
 	if (!parent)
 		return -EAGAIN;
 	parent->kind = WF_PARENT;
-	parent->child = wf_transfer_copy_room(parent, ((size_t)most + 1) * (sizeof(*parent->child) + sizeof(*family->child) +
-									    sizeof(*family->slices)));
+	parent->child = wf_transfer_copy_room(
+	    parent, ((size_t)most + 1) * (sizeof(*parent->child) + sizeof(*family->child) + sizeof(*family->slices)));
 	/* One for us, so that it cannot end before all children are begun. */
 	atomic_store(&parent->children_left, 1);
 	if (!parent->child) {
@@ -96,8 +95,7 @@ static void begin(struct family *family, weft_transfer *ret)
 	atomic_fetch_add(&parent->children_left, count);
 	for (uint32_t i = 0; i < count; i++) {
 		parent->child[i] = family->child[i]->id;
-		atomic_store_explicit(&family->child[i]->home, family->child[i]->peer->home,
-				      memory_order_relaxed);
+		atomic_store_explicit(&family->child[i]->home, family->child[i]->peer->home, memory_order_relaxed);
 	}
 	for (uint32_t i = 0; i < count; i++)
 		wf_engine_post(family->child[i]->peer->home, WF_NOTE_BEGIN, family->child[i], 0);
@@ -171,8 +169,7 @@ static int check_slices(struct weft_engine *engine, struct wf_slice *slices, con
 }
 
 /* The slices from first on that go to one peer become one child, which then owns their references. */
-static int make_child(struct family *family, struct wf_slice *slices, uint32_t count,
-		      const struct weft_op *op)
+static int make_child(struct family *family, struct wf_slice *slices, uint32_t count, const struct weft_op *op)
 {
 	struct weft_engine *engine = family->engine;
 	struct wf_transfer *child = take_child(family, WF_WRITE);
@@ -192,8 +189,7 @@ static int make_child(struct family *family, struct wf_slice *slices, uint32_t c
 	error = wf_request_peer(engine, child->slice[0].remote->peer, &child->peer);
 	for (uint32_t i = 0; i < count && !error; i++) {
 		error = wf_request_incarnation(child, &child->slice[i]);
-		total =
-		    child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
+		total = child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
 		if (!error && child->notify == WEFT_NOTIFY_COUNTED)
 			error = wf_request_counted(child, child->slice[i].bytes);
 	}

@@ -10,16 +10,16 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define HELLO_RETRY_NS   (1 * WF_MS)   /* the provider had no room, or is connecting */
+#define HELLO_RETRY_NS      (1 * WF_MS) /* the provider had no room, or is connecting */
 #define HELLO_RETRY_LAST_NS (16 * WF_MS)
-#define WELCOME_LIMIT_NS (1 * WF_S)    /* then the peer has asked again */
-#define HELLOS_OUT       3             /* that a path may have on the NIC; more while most frames are free … */
-#define HELLOS_OUT_MOST  16            /* … up to here */
-#define HELLO_ANSWER_NS  (50 * WF_MS)  /* an answer should be here by then; doubles */
-#define HELLO_LAST_NS    (2 * WF_S)
-#define IMMEDIATES_MOST  256           /* unread on a path */
-#define IMMEDIATES_LEAST 4             /* while there is room */
-#define HELLO_TRIES      4             /* then the peer's next rail */
+#define WELCOME_LIMIT_NS    (1 * WF_S)   /* then the peer has asked again */
+#define HELLOS_OUT          3            /* that a path may have on the NIC; more while most frames are free … */
+#define HELLOS_OUT_MOST     16           /* … up to here */
+#define HELLO_ANSWER_NS     (50 * WF_MS) /* an answer should be here by then; doubles */
+#define HELLO_LAST_NS       (2 * WF_S)
+#define IMMEDIATES_MOST     256 /* unread on a path */
+#define IMMEDIATES_LEAST    4   /* while there is room */
+#define HELLO_TRIES         4   /* then the peer's next rail */
 
 /* ---- hellos ---- */
 
@@ -35,7 +35,8 @@ void wf_lane_plan(struct wf_lane *lane)
 	if (lane->closing)
 		return;
 	for (uint32_t i = 0; i < lane->group->seats; i++) {
-		if (wants_answer(&lane->path[i]) && atomic_load(&lane->group->seat[i].up) && lane->path[i].hello_ns < next)
+		if (wants_answer(&lane->path[i]) && atomic_load(&lane->group->seat[i].up) &&
+		    lane->path[i].hello_ns < next)
 			next = lane->path[i].hello_ns;
 		if (lane->path[i].welcomes && lane->welcome_ns < next)
 			next = lane->welcome_ns;
@@ -75,27 +76,28 @@ static uint64_t proof_for(const struct wf_lane *lane)
 
 /* A greeting is built and posted by hand: it must go out over this very pair. A hello over the outgoing endpoint, which it
  * tries; a welcome or a challenge over the published one, which frames go by. */
-static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, uint8_t kind, const struct wf_heard *answered)
+static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, uint8_t kind,
+		 const struct wf_heard *answered)
 {
 	struct weft_engine *engine = lane->group->engine;
 	struct wf_peer *peer = lane->peer;
 	enum wf_end end = answered ? WF_PUBLISHED : WF_OUTGOING;
 	struct wf_frame header = { .kind = kind,
-				  .from_rail = (uint8_t)seat->index,
-				  .to_rail = (uint8_t)remote,
-				  .incarnation = engine->incarnation,
-				  .from_epoch = atomic_load(&peer->epoch),
-				  .to_peer = answered ? answered->handle : 0,
-				  .to_epoch = answered ? answered->epoch : 0,
-				  .credit = wf_channel_first_credit(peer),
-				  .status = (int32_t)(answered ? wf_target_of(lane, seat->place, remote)->question :
-								 lane->path[seat->place].question),
-				  .seq = immediates_for(lane, seat),
-				  .total = engine->settings.max_message,
-				  .tag = peer->handle,
-				  .call = atomic_load(&peer->incarnation),
-				  .first = lane->book->secret,
-				  .token = answered ? answered->secret : proof_for(lane) };
+				   .from_rail = (uint8_t)seat->index,
+				   .to_rail = (uint8_t)remote,
+				   .incarnation = engine->incarnation,
+				   .from_epoch = atomic_load(&peer->epoch),
+				   .to_peer = answered ? answered->handle : 0,
+				   .to_epoch = answered ? answered->epoch : 0,
+				   .credit = wf_channel_first_credit(peer),
+				   .status = (int32_t)(answered ? wf_target_of(lane, seat->place, remote)->question
+								: lane->path[seat->place].question),
+				   .seq = immediates_for(lane, seat),
+				   .total = engine->settings.max_message,
+				   .tag = peer->handle,
+				   .call = atomic_load(&peer->incarnation),
+				   .first = lane->book->secret,
+				   .token = answered ? answered->secret : proof_for(lane) };
 	struct wf_tx_frame *tx;
 	size_t bytes = WF_FRAME_PAYLOAD;
 	uint32_t revision;
@@ -167,8 +169,8 @@ static void hello(struct wf_lane *lane, uint32_t place, uint64_t now_ns)
  * to it, and not to an earlier one, says that the peer has read so far. Asked in time, it never holds anything up. */
 static void ask_about_immediates(struct wf_lane *lane, struct wf_path *path)
 {
-	if (path->state != WF_PATH_UP || path->immediates_asked || path->immediates_done < (path->immediates_limit + 1) / 2 ||
-	    lane->closing)
+	if (path->state != WF_PATH_UP || path->immediates_asked ||
+	    path->immediates_done < (path->immediates_limit + 1) / 2 || lane->closing)
 		return;
 	path->immediates_asked = path->immediates_done;
 	path->question++;
@@ -211,8 +213,9 @@ static bool is_news(const struct wf_lane *lane, const struct wf_heard *heard)
 	const struct wf_heard *told = &lane->told;
 
 	return atomic_load(&lane->peer->state) != WF_PEER_UP || heard->handle != told->handle ||
-	       heard->incarnation != told->incarnation || heard->epoch != told->epoch || heard->to_epoch != told->to_epoch ||
-	       heard->ours != told->ours || heard->kind != told->kind || heard->max_message != told->max_message || heard->credit > told->credit;
+	       heard->incarnation != told->incarnation || heard->epoch != told->epoch ||
+	       heard->to_epoch != told->to_epoch || heard->ours != told->ours || heard->kind != told->kind ||
+	       heard->max_message != told->max_message || heard->credit > told->credit;
 }
 
 static void tell_home(struct wf_lane *lane, struct wf_path *path, const struct wf_heard *heard)
@@ -243,7 +246,8 @@ static bool welcome(struct wf_lane *lane, uint32_t place, uint32_t remote)
 		return true;
 	error = greet(lane, seat, remote, WF_FRAME_WELCOME, &lane->hello);
 	if (!error) {
-		wf_lane_talk_up(lane, &lane->path[place], remote, wf_target_of(lane, place, remote)->target[WF_PUBLISHED]);
+		wf_lane_talk_up(lane, &lane->path[place], remote,
+				wf_target_of(lane, place, remote)->target[WF_PUBLISHED]);
 		tell_home(lane, &lane->path[place], &lane->hello);
 	}
 	return error != -EAGAIN;
@@ -318,7 +322,6 @@ void wf_lane_hello_now(struct wf_lane *lane)
 		}
 	wf_lane_plan(lane);
 }
-
 
 /* ---- greetings that arrive ---- */
 
@@ -477,8 +480,7 @@ static void take_welcome(struct wf_lane *lane, struct wf_seat *seat, const struc
 	struct wf_heard heard = heard_from(lane, frame);
 	uint64_t talk, target;
 
-	if (!follow_address(lane, frame) ||
-	    wf_lane_target(lane, seat, WF_PUBLISHED, frame->from_rail, &talk) ||
+	if (!follow_address(lane, frame) || wf_lane_target(lane, seat, WF_PUBLISHED, frame->from_rail, &talk) ||
 	    wf_lane_target(lane, seat, WF_OUTGOING, frame->from_rail, &target))
 		return;
 	/* One that nobody asked for, or that came before, says nothing about how long an answer takes. */

@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMPLETIONS       64
-#define AHEAD             4 /* completions that are fetched before their turn */
-#define PIECES_MAX        16384u
-#define FRAMES_OUT        64u /* and 16 more for each rail */
-#define GOODBYE_NS        (50 * WF_MS)
+#define COMPLETIONS 64
+#define AHEAD       4 /* completions that are fetched before their turn */
+#define PIECES_MAX  16384u
+#define FRAMES_OUT  64u /* and 16 more for each rail */
+#define GOODBYE_NS  (50 * WF_MS)
 
 /* ---- notes ---- */
 

@@ -50,8 +50,8 @@ struct wf_tx_frame {
 	enum wf_end end; /* where it is posted */
 	uint8_t *buffer;
 	uint32_t filled; /* bytes of it that may be other than zero, of those that a short frame is filled up with */
-	bool faint; /* a sign of life: that it has left is no news */
-	bool stuck; /* on the NIC for longer than a peer may be silent */
+	bool faint;      /* a sign of life: that it has left is no news */
+	bool stuck;      /* on the NIC for longer than a peer may be silent */
 };
 
 static inline struct wf_frame *wf_tx_header(const struct wf_tx_frame *frame)
@@ -70,13 +70,15 @@ struct wf_rx_frame {
 /* For a counter that one thread writes and others may read: no locked operation. */
 static inline void wf_count(_Atomic uint64_t *counter, uint64_t amount)
 {
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_relaxed);
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount,
+			      memory_order_relaxed);
 }
 
 /* The same; who sees the count sees what came before it. */
 static inline void wf_count_after(_Atomic uint64_t *counter, uint64_t amount)
 {
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount, memory_order_release);
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + amount,
+			      memory_order_release);
 }
 
 /* Written by the worker, read by whoever asks: relaxed atomics. */
@@ -86,9 +88,9 @@ struct wf_seat_counters {
 
 /* How fast a rail moves what is posted on it, as housekeeping sees it. In bytes. */
 struct wf_pace {
-	uint64_t rate; /* per second, lately: at least so much … */
-	bool known;    /* … and no more, because there was always something to move */
-	uint64_t landed, in_flight; /* when it last looked */
+	uint64_t rate;                /* per second, lately: at least so much … */
+	bool known;                   /* … and no more, because there was always something to move */
+	uint64_t landed, in_flight;   /* when it last looked */
 	uint64_t queue, queue_landed; /* the longest queue that is not gone yet, and what had landed then */
 	uint64_t took_ns; /* for a piece from the post to its completion, lately, or for a hello to be answered */
 };
@@ -106,19 +108,19 @@ struct wf_seat {
 	struct wf_group *group;
 	struct wf_rail *rail; /* NULL until the worker has opened it */
 	struct wf_nic *nic;
-	uint32_t index; /* of the rail in the engine and in our address */
-	uint32_t place; /* in the group */
+	uint32_t index;               /* of the rail in the engine and in our address */
+	uint32_t place;               /* in the group */
 	uint32_t generation[WF_ENDS]; /* of each endpoint: addresses inserted in an older one are void */
-	_Atomic int up; /* both endpoints are open */
-	bool listening; /* the published one is */
-	uint32_t ops;    /* posted on the outgoing endpoint: pieces and hellos */
-	uint32_t frames; /* posted on the published one */
+	_Atomic int up;               /* both endpoints are open */
+	bool listening;               /* the published one is */
+	uint32_t ops;                 /* posted on the outgoing endpoint: pieces and hellos */
+	uint32_t frames;              /* posted on the published one */
 	uint64_t last_ok_ns;
 	struct wf_pace pace;
 	uint64_t nudged_ns; /* when a peer that is written to was last kept awake */
 	uint64_t opened_ns;
 	uint32_t reopen_tries;
-	uint32_t granted; /* immediates that peers may have unread in its completion queue, together */
+	uint32_t granted;    /* immediates that peers may have unread in its completion queue, together */
 	enum wf_doom doomed; /* to be reset at the end of this turn, or when what may still land has */
 	uint64_t doomed_ns, drain_look_ns;
 	const char *why;     /* NULL: the application need not know */
@@ -136,7 +138,7 @@ struct wf_seat {
 		enum wf_end end;
 		uint32_t generation; /* of that end */
 		uint8_t bytes, address[WF_MAX_RAIL_ADDRESS];
-	} *retired;
+	} * retired;
 	uint32_t retired_count, retired_room;
 };
 
@@ -163,68 +165,69 @@ struct wf_group {
 	uint32_t on_nic;     /* pieces and frames posted */
 	uint32_t frames_out; /* of those, frames */
 	uint32_t stuck;      /* of those, frames that never leave: no reason to stay awake */
-	struct wf_rest { /* what failed on a rail: not taken for something new while the failure may be reported again */
+	struct
+	    wf_rest { /* what failed on a rail: not taken for something new while the failure may be reported again */
 		struct wf_piece *piece;
 		struct wf_tx_frame *tx;
 		uint32_t tx_count;
 	} rest[2]; /* since housekeeping last looked, and since before that */
 
-	struct wf_link lanes;    /* all */
-	struct wf_link runnable; /* those with pieces to give, in turn */
-	struct wf_link pumping;  /* peers homed here with frames to send */
-	struct wf_link acking;   /* peers homed here that are owed an acknowledgement at the end of this turn */
-	struct wf_link settling; /* peers homed here that have acknowledged messages since the last turn */
+	struct wf_link lanes;           /* all */
+	struct wf_link runnable;        /* those with pieces to give, in turn */
+	struct wf_link pumping;         /* peers homed here with frames to send */
+	struct wf_link acking;          /* peers homed here that are owed an acknowledgement at the end of this turn */
+	struct wf_link settling;        /* peers homed here that have acknowledged messages since the last turn */
 	struct wf_newcomers *newcomers; /* who says hello and is not known (newcomer.c) */
-	struct wf_trial { /* rails of strangers that were sent to and have not answered (trial.c) */
-		struct wf_lane *lane; /* NULL: none */
+	struct wf_trial {               /* rails of strangers that were sent to and have not answered (trial.c) */
+		struct wf_lane *lane;   /* NULL: none */
 		uint32_t place, remote;
 		uint64_t since_ns;
 	} trial[WF_TRIALS];
 	void *verifications; /* kept for the next (verify.c) */
 	uint32_t verifications_kept;
 	struct wf_link verifying; /* what peers homed here say they wrote, being checked: one of each (verify.c) */
-	struct wf_link stopping; /* parts told to stop with pieces still on a NIC */
+	struct wf_link stopping;  /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
-	uint32_t routes;     /* grows when the kernel's routes change (pairing.c) */
-	uint32_t questions;  /* about them that were asked */
-	bool judging;        /* not all lanes were judged by the latest: the first of the list are next */
-	struct wf_timer pairing; /* goes on with that */
-	struct wf_routes *kernel; /* whom to ask, from start to stop; NULL: nobody needs to */
+	uint32_t routes;                /* grows when the kernel's routes change (pairing.c) */
+	uint32_t questions;             /* about them that were asked */
+	bool judging;                   /* not all lanes were judged by the latest: the first of the list are next */
+	struct wf_timer pairing;        /* goes on with that */
+	struct wf_routes *kernel;       /* whom to ask, from start to stop; NULL: nobody needs to */
 	struct wf_strangers *strangers; /* NULL: no rail is over sockets, or there is no way to look */
-	uint64_t routes_ns;  /* not looked at before then */
-	uint64_t kept_ns;    /* when it last ran */
+	uint64_t routes_ns;             /* not looked at before then */
+	uint64_t kept_ns;               /* when it last ran */
 	uint64_t resumed_ns; /* we ourselves stood still until then: nobody else is to blame for what is late */
 
 	/* notes for other workers whose inbox was full: sent again next turn */
 	struct wf_deferred {
 		struct wf_group *to;
 		struct wf_item note;
-	} *deferred;
+	} * deferred;
 	uint32_t deferred_count, deferred_room;
 };
 
 /* Notes: word 0 says what, word 1 is the object, word 2 a value. */
 enum wf_note {
-	WF_NOTE_CONTROL,    /* a control request of the API: run it, tell the caller */
-	WF_NOTE_BEGIN,      /* transfer → its home */
-	WF_NOTE_STOP,       /* transfer → its home: cancelled */
-	WF_NOTE_PART,       /* transfer → a group: take your part */
-	WF_NOTE_PART_STOP,  /* transfer → a group; value: its id */
-	WF_NOTE_PARTS_DONE, /* transfer → its home */
-	WF_NOTE_LANE_OPEN,  /* lane → its group */
-	WF_NOTE_LANE_CLOSE, /* lane → its group */
-	WF_NOTE_LANE_CLOSED,/* peer → its home */
-	WF_NOTE_LANE_BOOK,  /* lane → its group; value: the book */
-	WF_NOTE_LANE_QUIET, /* lane → its group: the peer is down; value: say hello at once */
-	WF_NOTE_HEARD,      /* peer → its home; value: struct wf_heard, to be freed */
-	WF_NOTE_SUSPECT,    /* peer → its home: the last path of a group to it has failed */
-	WF_NOTE_PATHS,      /* peer → its home: a path came or went */
-	WF_NOTE_FRAME,      /* frame received → the sender's home; returned with RX_BACK */
+	WF_NOTE_CONTROL,     /* a control request of the API: run it, tell the caller */
+	WF_NOTE_BEGIN,       /* transfer → its home */
+	WF_NOTE_STOP,        /* transfer → its home: cancelled */
+	WF_NOTE_PART,        /* transfer → a group: take your part */
+	WF_NOTE_PART_STOP,   /* transfer → a group; value: its id */
+	WF_NOTE_PARTS_DONE,  /* transfer → its home */
+	WF_NOTE_LANE_OPEN,   /* lane → its group */
+	WF_NOTE_LANE_CLOSE,  /* lane → its group */
+	WF_NOTE_LANE_CLOSED, /* peer → its home */
+	WF_NOTE_LANE_BOOK,   /* lane → its group; value: the book */
+	WF_NOTE_LANE_QUIET,  /* lane → its group: the peer is down; value: say hello at once */
+	WF_NOTE_HEARD,       /* peer → its home; value: struct wf_heard, to be freed */
+	WF_NOTE_SUSPECT,     /* peer → its home: the last path of a group to it has failed */
+	WF_NOTE_PATHS,       /* peer → its home: a path came or went */
+	WF_NOTE_FRAME,       /* frame received → the sender's home; returned with RX_BACK */
 	WF_NOTE_RX_BACK,
-	WF_NOTE_SEND,       /* lane → its group; value: a frame, to be freed */
-	WF_NOTE_PEER,       /* peer → its home; value: enum wf_peer_change */
-	WF_NOTE_CREDIT,     /* peer → its home: messages were read */
-	WF_NOTE_COUNTED,    /* → group 0: immediate in word 1, how many in word 2 */
+	WF_NOTE_SEND,    /* lane → its group; value: a frame, to be freed */
+	WF_NOTE_PEER,    /* peer → its home; value: enum wf_peer_change */
+	WF_NOTE_CREDIT,  /* peer → its home: messages were read */
+	WF_NOTE_COUNTED, /* → group 0: immediate in word 1, how many in word 2 */
 };
 
 extern const struct wf_worker_ops wf_group_ops;
@@ -256,12 +259,14 @@ void wf_housekeeping_start(struct wf_group *group); /* housekeeping.c; on the wo
 int wf_seat_open(struct wf_seat *seat);
 void wf_seat_close(struct wf_seat *seat);
 void wf_seat_doom(struct wf_seat *seat, enum wf_doom what, const char *why); /* reset it at the end of the turn */
-void wf_seat_refresh(struct wf_seat *seat); /* the same for the outgoing endpoint, when nothing is on it that anybody waits for */
+void wf_seat_refresh(
+    struct wf_seat *seat); /* the same for the outgoing endpoint, when nothing is on it that anybody waits for */
 void wf_seat_doom_to_stop(struct wf_seat *seat); /* unless what was told to stop leaves it by itself meanwhile */
 void wf_seat_see_to_doomed(struct wf_seat *seat);
 void wf_seat_post_receives(struct wf_seat *seat);
 int wf_seat_receive_again(struct wf_seat *seat, struct wf_rx_frame *frame);
-void wf_seat_retire(struct wf_seat *seat, enum wf_end end, const uint8_t *address, uint8_t bytes); /* once for each insertion */
+void wf_seat_retire(struct wf_seat *seat, enum wf_end end, const uint8_t *address,
+		    uint8_t bytes); /* once for each insertion */
 void wf_seat_remove_retired(struct wf_seat *seat);
 static inline uint64_t wf_group_now(const struct wf_group *group)
 {
@@ -294,9 +299,10 @@ static inline void wf_group_give_unsent_tx(struct wf_group *group, struct wf_tx_
 }
 
 /* A sealed one. 0: it is the NIC's, or was copied and is free again; else it stays the caller's. */
-int wf_seat_send(struct wf_seat *seat, enum wf_end end, struct wf_lane *lane, uint64_t target, struct wf_tx_frame *frame);
+int wf_seat_send(struct wf_seat *seat, enum wf_end end, struct wf_lane *lane, uint64_t target,
+		 struct wf_tx_frame *frame);
 
-void wf_seat_disown_frame(struct wf_tx_frame *frame); /* its lane need not wait for it */
+void wf_seat_disown_frame(struct wf_tx_frame *frame);            /* its lane need not wait for it */
 void wf_seat_frame_left(struct wf_tx_frame *frame, bool failed); /* the NIC: it is free again */
 
 /* A batch ended in a refusal and what was posted has not been rung for. False: there is nothing to ring with; then completions

@@ -11,10 +11,11 @@
 
 #define HOUSEKEEPING_NS   (100 * WF_MS) /* or a quarter of the rails' limit */
 #define STOPPING_CHECK_NS (5 * WF_MS)
-#define SLOWEST           UINT64_C(10000000) /* bytes per second that a rail is taken to move, as long as it is not known to move less */
-#define SLOWEST_EVER      (SLOWEST / 16)
-#define MARGIN            4  /* times the expected time is no reason to worry */
-#define LOST_AFTER        4  /* times the patience, while others land on the same path */
+#define SLOWEST                                                                                                        \
+	UINT64_C(10000000) /* bytes per second that a rail is taken to move, as long as it is not known to move less */
+#define SLOWEST_EVER (SLOWEST / 16)
+#define MARGIN       4 /* times the expected time is no reason to worry */
+#define LOST_AFTER   4 /* times the patience, while others land on the same path */
 
 static uint64_t bytes_in_flight(const struct wf_seat *seat)
 {
@@ -35,7 +36,8 @@ static void look_at_pace(struct wf_seat *seat, uint64_t elapsed_ns)
 	uint64_t landed = atomic_load_explicit(&seat->count.bytes, memory_order_relaxed) - in_flight;
 
 	if (landed > pace->landed && elapsed_ns) {
-		bool busy = pace->in_flight && in_flight; /* all the while: else it says only that the rail is not slower */
+		bool busy =
+		    pace->in_flight && in_flight; /* all the while: else it says only that the rail is not slower */
 
 		rate = (uint64_t)((double)(landed - pace->landed) * 1e9 / (double)elapsed_ns);
 		if (rate > pace->rate)
@@ -73,7 +75,8 @@ static uint64_t patience_for(const struct wf_piece *piece, uint64_t patience)
 
 	if (!piece->part->counted)
 		return patience;
-	least = piece->seat->group->engine->settings.rail_limit_ns + (uint64_t)((double)piece->bytes / (double)SLOWEST_EVER * 1e9);
+	least = piece->seat->group->engine->settings.rail_limit_ns +
+		(uint64_t)((double)piece->bytes / (double)SLOWEST_EVER * 1e9);
 	return patience > least ? patience : least;
 }
 
@@ -111,7 +114,8 @@ static void look_for_lost_pieces(struct wf_group *group, uint64_t now_ns)
 			at = piece->seat;
 			patience = patience_ns(at);
 		}
-		if (!is_lost(group, piece, patience_for(piece, patience), now_ns) || !is_rails_fault(group, piece->part->lane, now_ns))
+		if (!is_lost(group, piece, patience_for(piece, patience), now_ns) ||
+		    !is_rails_fault(group, piece->part->lane, now_ns))
 			continue;
 		piece->attempts++;
 		wf_seat_doom(piece->seat, WF_DOOM_OUTGOING, "an operation never completed");
@@ -165,7 +169,8 @@ static void look_for_strangers(struct wf_group *group, uint64_t now_ns)
 		return;
 	closed = wf_strangers_look(group->strangers, now_ns);
 	if (closed)
-		wf_log(&group->engine->log, WEFT_LOG_INFO, "closed %u connections of strangers, who do not speak as peers do", closed);
+		wf_log(&group->engine->log, WEFT_LOG_INFO,
+		       "closed %u connections of strangers, who do not speak as peers do", closed);
 	if (had_room && wf_strangers_no_room(group->strangers))
 		wf_log(&group->engine->log, WEFT_LOG_WARN,
 		       "this process has no descriptor left: new peers cannot connect; see 'ulimit -n'");

@@ -57,7 +57,8 @@ void wf_book_put(struct wf_book *book)
 
 bool wf_book_has(const struct wf_book *book, const struct wf_wire_address *address, uint32_t rail)
 {
-	return rail < book->count && rail < address->count && book->rail[rail].format == address->rail[rail].address_format &&
+	return rail < book->count && rail < address->count &&
+	       book->rail[rail].format == address->rail[rail].address_format &&
 	       book->rail[rail].bytes == address->rail[rail].address_bytes &&
 	       !memcmp(book->rail[rail].address, address->rail[rail].address, book->rail[rail].bytes);
 }
@@ -94,8 +95,8 @@ int wf_lane_target(struct wf_lane *lane, struct wf_seat *seat, enum wf_end end, 
 	if (target->generation[end] != seat->generation[end]) {
 		if (!wf_trial_begin(lane, seat, remote))
 			return -EBUSY; /* not tried again at once, as one that connects is */
-		error = wf_rail_insert(seat->rail, end, lane->book->rail[remote].address, lane->book->rail[remote].bytes,
-				       &target->target[end]);
+		error = wf_rail_insert(seat->rail, end, lane->book->rail[remote].address,
+				       lane->book->rail[remote].bytes, &target->target[end]);
 		if (error == -EMLINK)
 			wf_seat_doom(seat, end == WF_OUTGOING ? WF_DOOM_OUTGOING : WF_DOOM_RAIL,
 				     "its table of addresses is full of peers that are gone");
@@ -291,7 +292,8 @@ int wf_lane_any_path(struct wf_lane *lane, uint32_t first)
 
 void wf_lane_send_copy(struct wf_lane *lane, void *copy)
 {
-	int place = wf_lane_any_path(lane, lane->talk++ % lane->group->seats); /* another each time: one may be silent */
+	int place =
+	    wf_lane_any_path(lane, lane->talk++ % lane->group->seats); /* another each time: one may be silent */
 	struct wf_tx_frame *tx = place >= 0 ? wf_group_take_tx(lane->group) : NULL;
 
 	/* Lost when there is no room: the channel sends again what is not acknowledged. */

@@ -12,16 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTICES_EACH 4
-#define SLOTS        64
-#define SLOTS_OUT    8               /* whose challenge may be on a NIC at the same time */
-#define SLOTS_STUCK  32              /* the same, of those besides that were sent where nobody is and do not leave it */
-#define KEEP_NS      (50 * WF_MS)    /* time to answer before another may take the slot */
-#define KEEP_LAST_NS (250 * WF_MS)
-#define UNPROVED_NS  (WF_S / 64)     /* over sockets: so often, on average, to an address that nobody has been at yet … */
+#define NOTICES_EACH     4
+#define SLOTS            64
+#define SLOTS_OUT        8  /* whose challenge may be on a NIC at the same time */
+#define SLOTS_STUCK      32 /* the same, of those besides that were sent where nobody is and do not leave it */
+#define KEEP_NS          (50 * WF_MS) /* time to answer before another may take the slot */
+#define KEEP_LAST_NS     (250 * WF_MS)
+#define UNPROVED_NS      (WF_S / 64) /* over sockets: so often, on average, to an address that nobody has been at yet … */
 #define UNPROVED_AT_ONCE 64          /* … and so many at once; who proves itself does not count */
-#define UNCLOSED     256             /* not to another while so many connections of a rail are still to be closed */
-#define RETRY_NS     (1 * WF_MS)     /* doubles: the provider is connecting, or nobody is there */
+#define UNCLOSED         256         /* not to another while so many connections of a rail are still to be closed */
+#define RETRY_NS         (1 * WF_MS) /* doubles: the provider is connecting, or nobody is there */
 
 struct newcomer {
 	bool used;
@@ -41,7 +41,8 @@ struct newcomer {
 struct wf_newcomers {
 	struct wf_group *group;
 	struct wf_timer timer;
-	uint64_t unproved_ns; /* when all that were sent to and did not prove themselves will have had their share of time */
+	uint64_t
+	    unproved_ns; /* when all that were sent to and did not prove themselves will have had their share of time */
 	struct newcomer slot[SLOTS];
 };
 
@@ -302,7 +303,8 @@ static void hand_over(struct newcomer *newcomer, struct wf_peer *peer)
 	struct wf_seat *seat = newcomer->seat;
 	struct wf_target *target = wf_target_of(peer->lane[seat->group->index], seat->place, newcomer->rail);
 
-	if (newcomer->generation != seat->generation[WF_PUBLISHED] || target->generation[WF_PUBLISHED] == newcomer->generation)
+	if (newcomer->generation != seat->generation[WF_PUBLISHED] ||
+	    target->generation[WF_PUBLISHED] == newcomer->generation)
 		return;
 	target->target[WF_PUBLISHED] = newcomer->target;
 	target->generation[WF_PUBLISHED] = newcomer->generation;

@@ -114,8 +114,10 @@ static void forget_oldest(struct weft_engine *engine)
 	/* Each time twice as many: a peer must not fill the log either. */
 	if (!(counters->forgotten & (counters->forgotten - 1)))
 		wf_log(&engine->log, WEFT_LOG_WARN,
-		       "immediate %u, which came %llu times, is forgotten: nobody expects it, and %u others came since (%llu so far)",
-		       oldest->immediate, (unsigned long long)oldest->arrived, EARLY, (unsigned long long)counters->forgotten);
+		       "immediate %u, which came %llu times, is forgotten: nobody expects it, and %u others came since "
+		       "(%llu so far)",
+		       oldest->immediate, (unsigned long long)oldest->arrived, EARLY,
+		       (unsigned long long)counters->forgotten);
 	forget(counters, oldest);
 }
 

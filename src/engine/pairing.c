@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LOOK_NS	  (WF_S) /* at most so often: on some hosts routes change all the time */
-#define QUESTIONS 64     /* in one go, and those of one more path: a fifth of a millisecond … */
-#define PATHS	  1024   /* … or so many of which all is known */
-#define REST_NS	  (5 * WF_MS) /* until the next */
+#define LOOK_NS   (WF_S)      /* at most so often: on some hosts routes change all the time */
+#define QUESTIONS 64          /* in one go, and those of one more path: a fifth of a millisecond … */
+#define PATHS     1024        /* … or so many of which all is known */
+#define REST_NS   (5 * WF_MS) /* until the next */
 
 /* Asked once for each state of the kernel's tables. Without an answer the last one holds: at first there is no reason to go
  * without. */
@@ -28,7 +28,8 @@ static enum wf_route known_route(struct wf_lane *lane, const struct wf_seat *sea
 		return WF_ROUTE_OWN;
 	if (target->routes != group->routes) {
 		group->questions++;
-		if (wf_rail_route(group->kernel, seat->rail, lane->book->rail[remote].address, lane->book->rail[remote].bytes, &way)) {
+		if (wf_rail_route(group->kernel, seat->rail, lane->book->rail[remote].address,
+				  lane->book->rail[remote].bytes, &way)) {
 			target->routes = group->routes;
 			target->route = (uint8_t)way.route;
 			target->device = way.device;
@@ -70,8 +71,9 @@ static void say_why_not(struct wf_lane *lane, const struct wf_seat *seat)
 	wf_routes_name(lane->group->kernel, wf_target_of(lane, seat->place, first)->device, by, sizeof(by));
 	if (lane->book->count > 1)
 		snprintf(more, sizeof(more), ", nor to the other %u", lane->book->count - 1);
-	wf_log(&lane->group->engine->log, WEFT_LOG_WARN, "rail %s carries nothing to %s of peer %llx: %s%s%s", seat->nic->name, address,
-	       (unsigned long long)lane->peer->handle, by[0] ? "the kernel sends there by " : "no route", by, more);
+	wf_log(&lane->group->engine->log, WEFT_LOG_WARN, "rail %s carries nothing to %s of peer %llx: %s%s%s",
+	       seat->nic->name, address, (unsigned long long)lane->peer->handle,
+	       by[0] ? "the kernel sends there by " : "no route", by, more);
 }
 
 static void hello_at_once(struct wf_lane *lane, struct wf_path *path)
@@ -242,7 +244,8 @@ struct asked {
 	struct weft_path_info info;
 };
 
-static enum weft_path_state state_of(struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote, enum wf_route route)
+static enum weft_path_state state_of(struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote,
+				     enum wf_route route)
 {
 	const struct wf_path *path = &lane->path[seat->place];
 	const struct wf_target *target = wf_target_of(lane, seat->place, remote);
@@ -272,8 +275,8 @@ static int look_at(struct wf_group *group, void *context)
 	wf_routes_name(group->kernel, way.device, asked->info.by, sizeof(asked->info.by));
 	if (way.route == WF_ROUTE_LOCAL)
 		snprintf(asked->info.by, sizeof(asked->info.by), "lo");
-	wf_address_text(lane->book->rail[asked->remote].address, lane->book->rail[asked->remote].bytes, asked->info.address,
-			sizeof(asked->info.address));
+	wf_address_text(lane->book->rail[asked->remote].address, lane->book->rail[asked->remote].bytes,
+			asked->info.address, sizeof(asked->info.address));
 	asked->info.state = state_of(lane, asked->seat, asked->remote, way.route);
 	return 0;
 }
@@ -287,7 +290,8 @@ static void forget_late(struct wf_group *group, void *context)
 	free(asked);
 }
 
-int wf_path_info(struct weft_engine *engine, weft_peer handle, uint32_t rail, uint32_t remote, struct weft_path_info *ret_info)
+int wf_path_info(struct weft_engine *engine, weft_peer handle, uint32_t rail, uint32_t remote,
+		 struct weft_path_info *ret_info)
 {
 	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
 	struct asked *asked = peer ? calloc(1, sizeof(*asked)) : NULL;

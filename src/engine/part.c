@@ -15,9 +15,9 @@
 
 #define WINDOW_PERIOD_NS (10 * WF_MS)
 #define WINDOW_LEAST     (256u << 10)
-#define ATTEMPTS 8            /* of one piece, before its transfer fails */
-#define GRACE_NS (40 * WF_MS) /* a stopped transfer's pieces may take this long to leave the NIC by themselves, … */
-#define GRACE    2            /* … or this many times what pieces take there */
+#define ATTEMPTS         8            /* of one piece, before its transfer fails */
+#define GRACE_NS         (40 * WF_MS) /* a stopped transfer's pieces may take this long to leave the NIC by themselves, … */
+#define GRACE            2            /* … or this many times what pieces take there */
 
 struct wf_piece *wf_group_fresh_piece(struct wf_group *group)
 {
@@ -138,7 +138,9 @@ void wf_part_fail(struct wf_group *group, struct wf_part *part, struct wf_seat *
 	snprintf(error.rail, sizeof(error.rail), "%.31s", seat->nic->name);
 	/* The provider has said nothing when it was us who closed the endpoint. */
 	snprintf(error.text, sizeof(error.text), "%s: %s", wf_error_text(why),
-		 last->text[0] ? last->text : seat->why ? seat->why : "the rail was reset");
+		 last->text[0] ? last->text
+		 : seat->why   ? seat->why
+			       : "the rail was reset");
 	wf_transfer_set_error(transfer, &error);
 	wf_group_tell(group, transfer->peer->home, WF_NOTE_STOP, transfer, transfer->id);
 }
@@ -175,9 +177,9 @@ static void adapt_window(struct wf_path *path, const struct wf_rail_limits *limi
 	if (now_ns - path->landed_since_ns < 4 * WINDOW_PERIOD_NS) {
 		uint64_t window = path->landed_bytes * WINDOW_PERIOD_NS / (now_ns - path->landed_since_ns) * 4;
 
-		path->window_bytes = window < WINDOW_LEAST	  ? WINDOW_LEAST :
-				     window > limits->window_bytes ? limits->window_bytes :
-								     window;
+		path->window_bytes = window < WINDOW_LEAST           ? WINDOW_LEAST
+				     : window > limits->window_bytes ? limits->window_bytes
+								     : window;
 	}
 	path->landed_bytes = 0;
 	path->landed_since_ns = now_ns;

@@ -303,8 +303,8 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 
 	/* Of another secret: said to a lane that had not yet heard that somebody else is the peer now. And what the lanes hear
 	 * before we are told to connect again would be over at once; then they say hello. */
-	if (peer->closing || heard->incarnation != atomic_load(&peer->incarnation) || heard->ours != atomic_load(&peer->secret) ||
-	    atomic_load(&peer->replacements) ||
+	if (peer->closing || heard->incarnation != atomic_load(&peer->incarnation) ||
+	    heard->ours != atomic_load(&peer->secret) || atomic_load(&peer->replacements) ||
 	    (heard->kind == WF_FRAME_WELCOME && heard->to_epoch != atomic_load(&peer->epoch)))
 		return;
 	if (peer->their_epoch && heard->epoch != peer->their_epoch) {

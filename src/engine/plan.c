@@ -47,12 +47,12 @@ static int plan_by_topology(const struct weft_config *config, const char *xml, c
 	for (uint32_t i = 0; list && i < nics->count; i++) {
 		const struct wf_nic *nic = &nics->nic[i];
 
-		list[i] = (struct wf_topo_nic){ .name = nic->name,
-						.interface = nic->name,
-						.has_pci = nic->has_pci,
-						.pci = { nic->pci_domain, nic->pci_bus, nic->pci_device,
-							 nic->pci_function },
-						.bits_per_second = nic->link_bps };
+		list[i] =
+		    (struct wf_topo_nic){ .name = nic->name,
+					  .interface = nic->name,
+					  .has_pci = nic->has_pci,
+					  .pci = { nic->pci_domain, nic->pci_bus, nic->pci_device, nic->pci_function },
+					  .bits_per_second = nic->link_bps };
 	}
 	if (list)
 		status = wf_topo_open(xml, &layout->topo, error, sizeof(error));
@@ -62,8 +62,9 @@ static int plan_by_topology(const struct weft_config *config, const char *xml, c
 	if (status)
 		wf_log(log, WEFT_LOG_ERROR, "topology: %s", error);
 	else if (layout->plan->found > layout->plan->count)
-		wf_log(log, WEFT_LOG_INFO, "topology: %zu groups merged into %zu, a worker each: %s", layout->plan->found,
-		       layout->plan->count, config->max_workers ? "max_workers" : "the cores of this process less one");
+		wf_log(log, WEFT_LOG_INFO, "topology: %zu groups merged into %zu, a worker each: %s",
+		       layout->plan->found, layout->plan->count,
+		       config->max_workers ? "max_workers" : "the cores of this process less one");
 	return status;
 }
 

@@ -27,18 +27,18 @@ struct wf_payload {
 
 struct weft_queue {
 	struct weft_engine *engine;
-	struct wf_link link; /* in the engine's list, under its lock */
+	struct wf_link link;      /* in the engine's list, under its lock */
 	pthread_mutex_t consumer; /* between the application's own threads; workers never take it */
 	struct wf_mpsc items;
 	int fd;
 	struct wf_spin spin; /* whether waits look before they sleep */
-	_Atomic int fd_used;  /* the application polls the fd: keep it true to the queue */
+	_Atomic int fd_used; /* the application polls the fd: keep it true to the queue */
 	_Atomic int waiters;
 	_Atomic int closed;
 	/* What is written for every operation, on a line that a waiter does not look at. */
 	alignas(64) _Atomic uint64_t in_flight; /* operations that will end here */
-	_Atomic uint32_t pushers;   /* threads other than workers that may be pushing an end */
-	_Atomic int armed;	    /* someone sleeps, or will: wake by writing the fd */
+	_Atomic uint32_t pushers;               /* threads other than workers that may be pushing an end */
+	_Atomic int armed;                      /* someone sleeps, or will: wake by writing the fd */
 };
 
 int wf_queue_init(struct weft_engine *engine, weft_queue **ret_queue);

@@ -65,7 +65,8 @@ static int all_beside(struct wf_region *region)
 
 /* 0, or the first failure. -ETIMEDOUT: a worker hangs in its provider; late is called when it does no more, and the region is
  * late's until then. */
-static int do_step(struct wf_region *region, int (*step)(struct wf_region *region, struct wf_seat *seat), wf_control_late late)
+static int do_step(struct wf_region *region, int (*step)(struct wf_region *region, struct wf_seat *seat),
+		   wf_control_late late)
 {
 	int error;
 
@@ -89,9 +90,9 @@ static int unregister_rail(struct wf_region *region, struct wf_seat *seat)
 /* Revoking, in two steps so that it happens on every rail or on none: first what local use needs is registered besides … */
 static int register_local(struct wf_region *region, struct wf_seat *seat)
 {
-	return wf_rail_needs_local(seat->rail) ?
-		       wf_rail_register(seat->rail, region->base, region->bytes, 0, 1, &region->local[seat->index]) :
-		       0;
+	return wf_rail_needs_local(seat->rail)
+		   ? wf_rail_register(seat->rail, region->base, region->bytes, 0, 1, &region->local[seat->index])
+		   : 0;
 }
 
 static int unregister_local(struct wf_region *region, struct wf_seat *seat)
@@ -239,7 +240,8 @@ static int pack_into(struct wf_region *region, const struct wf_wire_region *wire
 
 	wf_blob_pack_region(wire, keys, NULL, &bytes); /* how many */
 	if (bytes > WEFT_BLOB_MAX) {
-		wf_log(&region->engine->log, WEFT_LOG_WARN, "registering %llu bytes: the %u keys of their parts do not fit a descriptor",
+		wf_log(&region->engine->log, WEFT_LOG_WARN,
+		       "registering %llu bytes: the %u keys of their parts do not fit a descriptor",
 		       (unsigned long long)region->bytes, wire->tiles);
 		return -EFBIG;
 	}
@@ -378,10 +380,9 @@ static void tell_peer(void *object, void *context)
 {
 	struct wf_peer *peer = object;
 	struct revocation *revocation = context;
-	struct wf_outgoing outgoing = { .peer = peer->handle,
-					.kind = WF_INTERNAL,
-					.type = WF_MESSAGE_REVOKE,
-					.call = revocation->region };
+	struct wf_outgoing outgoing = {
+		.peer = peer->handle, .kind = WF_INTERNAL, .type = WF_MESSAGE_REVOKE, .call = revocation->region
+	};
 	int error = wf_submit_message(revocation->engine, &outgoing, NULL, NULL);
 
 	/* A peer that is down has nothing of ours any more. */
@@ -493,7 +494,8 @@ static void fill_remote(struct wf_remote *remote, const struct wf_wire_region *w
 	}
 }
 
-int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes, weft_remote *ret_remote)
+int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes,
+		     weft_remote *ret_remote)
 {
 	struct wf_wire_region wire;
 	struct wf_remote *remote;

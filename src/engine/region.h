@@ -17,7 +17,7 @@ struct wf_region {
 	char *base;
 	uint64_t bytes;
 	uint32_t access;
-	uint64_t proof; /* random; in the descriptor, and in every manifest that names the region */
+	uint64_t proof;               /* random; in the descriptor, and in every manifest that names the region */
 	struct wf_rail_memory *local; /* while it is revoked: what takes the place of memory, by rail index */
 	void *blob; /* what is exported, once it is registered: never changes. NULL: peers have no access */
 	size_t blob_bytes;
@@ -26,7 +26,7 @@ struct wf_region {
 	uint64_t groups; /* bit g: its rails are near; all for host memory */
 	uint64_t reach;  /* the longest piece that lies in one tile on every rail; UINT64_MAX: no rail has tiles */
 	_Atomic int revoked;
-	_Atomic int changing; /* its registrations are being replaced: not to be used just now */
+	_Atomic int changing;           /* its registrations are being replaced: not to be used just now */
 	struct wf_rail_memory memory[]; /* by rail index */
 };
 
@@ -60,9 +60,10 @@ int wf_region_close(struct weft_engine *engine, weft_region handle);
 int wf_region_revoke(struct weft_engine *engine, weft_region handle);
 int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob, size_t *bytes);
 void wf_region_leave(struct wf_group *group); /* the group's rails are closing */
-void wf_region_release(void *region); /* handle table: the last reference is gone */
+void wf_region_release(void *region);         /* handle table: the last reference is gone */
 
-int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes, weft_remote *ret_remote);
+int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes,
+		     weft_remote *ret_remote);
 int wf_remote_close(struct weft_engine *engine, weft_remote handle);
 void wf_remote_release(void *remote);
 /* A peer says its region is gone: what was imported from it becomes stale. */

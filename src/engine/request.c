@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define UNIT_MIN (64u << 10)
-#define SHARES	 4 /* pieces each rail should get of a range, so that the faster ones can take more */
+#define SHARES   4 /* pieces each rail should get of a range, so that the faster ones can take more */
 
 _Static_assert(WF_UNIT_MAX <= WF_MANIFEST_UNIT, "a page's cut is a unit that a receiver checks");
 _Static_assert(WF_UNIT_MAX <= WF_REACH_LEAST, "a page's cut lies in one tile");
@@ -57,8 +57,8 @@ int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer
 	return 0;
 }
 
-int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_region region,
-		    weft_remote remote, uint32_t access)
+int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_region region, weft_remote remote,
+		    uint32_t access)
 {
 	*slice = (struct wf_slice){ .region = wf_handle_get(&engine->regions, region),
 				    .remote = wf_handle_get(&engine->remotes, remote) };
@@ -78,8 +78,7 @@ int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_reg
 
 int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_slice *slice)
 {
-	return atomic_load_explicit(&transfer->peer->incarnation, memory_order_relaxed) ==
-		       slice->remote->incarnation
+	return atomic_load_explicit(&transfer->peer->incarnation, memory_order_relaxed) == slice->remote->incarnation
 		   ? 0
 		   : -ESTALE;
 }
@@ -126,9 +125,7 @@ uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
 	if (engine->settings.piece_bytes)
 		unit = engine->settings.piece_bytes;
 	else
-		unit = unit < UNIT_MIN	    ? UNIT_MIN
-		       : unit > WF_UNIT_MAX ? WF_UNIT_MAX
-					    : (unit + 4095) & ~UINT64_C(4095);
+		unit = unit < UNIT_MIN ? UNIT_MIN : unit > WF_UNIT_MAX ? WF_UNIT_MAX : (unit + 4095) & ~UINT64_C(4095);
 	if (transfer->checked && most > WF_MANIFEST_UNIT)
 		most = WF_MANIFEST_UNIT;
 	return unit < most ? unit : most;

@@ -20,8 +20,8 @@ int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool 
 /* The peer, referenced, when it can be submitted to. */
 int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer **ret_peer);
 /* Both ends of a range, referenced into the slice, which the transfer puts back whatever happens. */
-int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_region region,
-		    weft_remote remote, uint32_t access);
+int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_region region, weft_remote remote,
+		    uint32_t access);
 /* Is the slice's remote of the peer that lives now? */
 int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_slice *slice);
 

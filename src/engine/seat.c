@@ -15,10 +15,10 @@
 #include <string.h>
 
 #define REOPEN_FIRST_NS (10 * WF_MS)
-#define REOPEN_LAST_NS	(5 * WF_S)
-#define DRAIN_NS	(50 * WF_MS) /* writes that cannot be posted twice are given this long to land before a reset */
-#define DRAIN_LOOK_NS	(1 * WF_MS)
-#define DRAIN_READS	64 /* batches of completions that a closed endpoint may have left */
+#define REOPEN_LAST_NS  (5 * WF_S)
+#define DRAIN_NS        (50 * WF_MS) /* writes that cannot be posted twice are given this long to land before a reset */
+#define DRAIN_LOOK_NS   (1 * WF_MS)
+#define DRAIN_READS     64 /* batches of completions that a closed endpoint may have left */
 
 static void reopen_later(struct wf_timer *timer, uint64_t now_ns);
 static void watch(struct wf_seat *seat);
@@ -56,8 +56,8 @@ int wf_seat_open(struct wf_seat *seat)
 		error = wf_rail_register(seat->rail, group->tx_buffers, group->tx_bytes, WF_FRAMES_OUT, 1,
 					 &seat->tx_memory);
 		if (!error)
-			error = wf_rail_register(seat->rail, group->rx_buffers, group->rx_bytes,
-						 WF_FRAMES_IN, 1, &seat->rx_memory);
+			error = wf_rail_register(seat->rail, group->rx_buffers, group->rx_bytes, WF_FRAMES_IN, 1,
+						 &seat->rx_memory);
 		if (error)
 			return error;
 	}
@@ -106,8 +106,8 @@ WF_HOT void wf_seat_post_receives(struct wf_seat *seat)
 		struct wf_rx_frame *frame = seat->rx_idle[seat->rx_idle_count - 1];
 
 		/* Housekeeping tries again, or whoever has made room. */
-		seat->rx_refused = wf_rail_receive(seat->rail, &frame->wr, frame->buffer, seat->rx_memory.desc,
-						   WF_FRAME_BYTES);
+		seat->rx_refused =
+		    wf_rail_receive(seat->rail, &frame->wr, frame->buffer, seat->rx_memory.desc, WF_FRAME_BYTES);
 		if (seat->rx_refused)
 			return;
 		frame->posted = true;
@@ -244,7 +244,8 @@ bool wf_seat_ring(struct wf_seat *seat)
 		    wf_lane_target(lane, seat, WF_OUTGOING, lane->path[seat->place].remote, &target) ||
 		    !(tx = wf_group_take_tx(group)))
 			continue;
-		*wf_tx_header(tx) = (struct wf_frame){ .kind = WF_FRAME_PONG, .incarnation = group->engine->incarnation };
+		*wf_tx_header(tx) =
+		    (struct wf_frame){ .kind = WF_FRAME_PONG, .incarnation = group->engine->incarnation };
 		wf_frame_seal(wf_tx_header(tx));
 		if (!wf_seat_send(seat, WF_OUTGOING, lane, target, tx))
 			return true;
@@ -405,7 +406,8 @@ static void reset(struct wf_seat *seat, enum wf_doom what)
 	}
 	/* One that fails again right after it was opened, having carried nothing, is given longer and longer pauses. A reset to
 	 * take pieces back says nothing against it. */
-	if (what == WF_DOOM_OUTGOING || seat->last_ok_ns > seat->opened_ns || wf_group_now(group) - seat->opened_ns > REOPEN_LAST_NS) {
+	if (what == WF_DOOM_OUTGOING || seat->last_ok_ns > seat->opened_ns ||
+	    wf_group_now(group) - seat->opened_ns > REOPEN_LAST_NS) {
 		seat->reopen_tries = 0;
 		try_reopen(seat);
 	} else {

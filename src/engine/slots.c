@@ -50,8 +50,8 @@ struct wf_transfer *wf_transfer_at(const struct weft_engine *engine, uint32_t in
 	if (index < engine->transfers.count)
 		return wf_pool_at(&engine->transfers, index);
 	index -= engine->transfers.count;
-	return index < engine->answers.count ? wf_pool_at(&engine->answers, index) :
-					       wf_pool_at(&engine->internals, index - engine->answers.count);
+	return index < engine->answers.count ? wf_pool_at(&engine->answers, index)
+					     : wf_pool_at(&engine->internals, index - engine->answers.count);
 }
 
 void wf_transfers_close(struct weft_engine *engine)

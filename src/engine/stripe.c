@@ -11,16 +11,16 @@
 #include <errno.h>
 #include <limits.h>
 
-#define BATCH        32         /* posts a rail's turn; the last one rings */
+#define BATCH        32 /* posts a rail's turn; the last one rings */
 #define BATCH_LEAST  4
-#define LOOK_AT      64         /* lanes a rail passes over in a turn */
+#define LOOK_AT      64 /* lanes a rail passes over in a turn */
 #define NUDGE_NS     (500 * WF_US)
 #define LANE_QUANTUM (1u << 20) /* bytes before the next peer's turn */
 
 /* Pieces of one part, one after the other in a batch, that differ only in where they lie. */
 struct run {
 	struct wf_rma_run rma;
-	char *local;     /* of the slice */
+	char *local; /* of the slice */
 	uint64_t remote;
 	int count;
 };
@@ -183,9 +183,9 @@ static inline __attribute__((always_inline)) struct wf_piece *next_piece(struct 
 	piece->part = part;
 	piece->attempts = 0;
 	piece->unit = part->next;
-	piece->units = (uint32_t)(transfer->ranges > 1	      ? gathered(transfer, part->next, part->end) :
-				  transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end) :
-								1);
+	piece->units = (uint32_t)(transfer->ranges > 1          ? gathered(transfer, part->next, part->end)
+				  : transfer->most_adjacent > 1 ? adjacent(transfer, part->next, part->end)
+								: 1);
 	part->next += piece->units;
 	return piece;
 }
@@ -272,7 +272,8 @@ static inline void locate_one(const struct wf_transfer *transfer, const struct w
 }
 
 /* What is located is the batch's. */
-static inline void append(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_piece *piece, bool read)
+static inline void append(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_piece *piece,
+			  bool read)
 {
 	struct wf_rma *rma = &batch->rma[batch->count];
 
@@ -287,8 +288,8 @@ static inline void append(struct batch *batch, struct wf_seat *seat, struct wf_p
 }
 
 /* The keys of the tiles that a piece lies in, of which there may be some at either end. */
-static void choose_tiles(struct run *run, const struct wf_rail_memory *near, const struct wf_remote_key *far, uint64_t offset,
-			 uint64_t remote)
+static void choose_tiles(struct run *run, const struct wf_rail_memory *near, const struct wf_remote_key *far,
+			 uint64_t offset, uint64_t remote)
 {
 	const struct wf_rail_tiles *tiles = near->tiles;
 
@@ -396,7 +397,8 @@ static int pull_lane(struct batch *batch, struct wf_seat *seat, struct wf_lane *
 
 	for (int looked = 0; looked < LOOK_AT && !wf_list_empty(&lane->parts); looked++) {
 		struct wf_part *part = wf_container(lane->parts.next, struct wf_part, link);
-		int pulled = pull_part(batch, seat, path, part, room_for(part, path, room), least(budget, part->quantum));
+		int pulled =
+		    pull_part(batch, seat, path, part, room_for(part, path, room), least(budget, part->quantum));
 
 		if (!pulled && wf_part_exhausted(part)) {
 			wf_list_remove(&part->link);
@@ -442,9 +444,9 @@ static int room_on(const struct wf_seat *seat, const struct wf_path *path, const
 /* The one lane that has pieces to give, or NULL: there are several. */
 static const struct wf_lane *only_lane(const struct wf_group *group)
 {
-	return group->runnable.next == group->runnable.prev ?
-		       wf_container(group->runnable.next, struct wf_lane, runnable) :
-		       NULL;
+	return group->runnable.next == group->runnable.prev
+		   ? wf_container(group->runnable.next, struct wf_lane, runnable)
+		   : NULL;
 }
 
 /* What the lane has for the group's rails to share, as far as a short look tells. */
@@ -453,7 +455,8 @@ static uint64_t units_at_hand(const struct wf_lane *lane, uint64_t enough)
 	uint64_t units = 0;
 	int looked = 0;
 
-	for (struct wf_link *link = lane->parts.next; link != &lane->parts && units < enough && looked < 16; link = link->next) {
+	for (struct wf_link *link = lane->parts.next; link != &lane->parts && units < enough && looked < 16;
+	     link = link->next) {
 		const struct wf_part *part = wf_container(link, struct wf_part, link);
 		uint64_t next = atomic_load_explicit(&part->transfer->next_unit, memory_order_relaxed);
 
@@ -492,7 +495,9 @@ static int room_below(const struct wf_group *group, const struct wf_seat *seat, 
 		return BATCH;
 	ops = level->lane->path[seat->place].ops;
 	lacks = level->ops - (int)least(ops, INT_MAX);
-	return lacks <= 0 || (ops && lacks < BATCH_LEAST && lacks < level->ops / 2) ? 0 : (int)least((uint64_t)lacks, BATCH);
+	return lacks <= 0 || (ops && lacks < BATCH_LEAST && lacks < level->ops / 2)
+		   ? 0
+		   : (int)least((uint64_t)lacks, BATCH);
 }
 
 static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *batch, int share)

@@ -24,7 +24,8 @@ void wf_part_maybe_done(struct wf_group *group, struct wf_part *part);
 bool wf_part_exhausted(const struct wf_part *part); /* nothing left to post, unless a piece comes back */
 void wf_part_fail(struct wf_group *group, struct wf_part *part, struct wf_seat *seat, int status);
 
-void wf_piece_landed(struct wf_group *group, struct wf_seat *seat, struct wf_piece *piece); /* seat->ops and on_nic are the caller's */
+void wf_piece_landed(struct wf_group *group, struct wf_seat *seat,
+		     struct wf_piece *piece); /* seat->ops and on_nic are the caller's */
 void wf_piece_failed(struct wf_group *group, struct wf_piece *piece, int status);
 void wf_piece_taken_back(struct wf_group *group, struct wf_piece *piece); /* its rail was reset */
 void wf_piece_again(struct wf_piece *piece); /* back to its part, for whichever rail comes first */

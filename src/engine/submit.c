@@ -78,7 +78,7 @@ int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, 
 		    weft_transfer *ret)
 {
 	struct range range = { write->from,  write->from_offset, write->to, write->to_offset,
-			       write->bytes, WEFT_REMOTE_WRITE,	 WF_WRITE };
+			       write->bytes, WEFT_REMOTE_WRITE,  WF_WRITE };
 
 	return submit_range(engine, &range, op, ret);
 }
@@ -102,14 +102,14 @@ static bool pages_inside(uint64_t largest, uint64_t stride, uint64_t offset, uin
 {
 	uint64_t last;
 
-	return !__builtin_mul_overflow(largest, stride, &last) &&
-	       !__builtin_add_overflow(last, offset, &last) && wf_inside(last, page, limit);
+	return !__builtin_mul_overflow(largest, stride, &last) && !__builtin_add_overflow(last, offset, &last) &&
+	       wf_inside(last, page, limit);
 }
 
 /* The larger of two unsigned numbers is an instruction from AVX2 on: with it the check hides in the copy. Chosen when the
  * library is loaded, which sanitizers do not survive. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-	!defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&              \
+    !defined(__SANITIZE_THREAD__)
 #define WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define WIDE
@@ -118,7 +118,7 @@ static bool pages_inside(uint64_t largest, uint64_t stride, uint64_t offset, uin
 /* One pass copies and finds the largest: what is checked is the copy, since the caller's array may change
  * under us. */
 WIDE static const uint32_t *copy_index(uint32_t *restrict copy, const uint32_t *restrict index, uint64_t count,
-				  uint64_t *ret_largest)
+				       uint64_t *ret_largest)
 {
 	uint32_t largest = 0;
 
@@ -167,10 +167,8 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	if (!error)
 		error = copy_indices(transfer, pages, &local, &remote);
 	if (!error && pages->count &&
-	    (!pages_inside(local, local_stride, pages->from_offset, pages->page_bytes,
-			   slice->region->bytes) ||
-	     !pages_inside(remote, remote_stride, pages->to_offset, pages->page_bytes,
-			   slice->remote->bytes) ||
+	    (!pages_inside(local, local_stride, pages->from_offset, pages->page_bytes, slice->region->bytes) ||
+	     !pages_inside(remote, remote_stride, pages->to_offset, pages->page_bytes, slice->remote->bytes) ||
 	     __builtin_mul_overflow(pages->count, pages->page_bytes, &total)))
 		error = -ERANGE;
 	if (!error)
@@ -205,7 +203,8 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	if (transfer->cuts == 1 && transfer->notify != WEFT_NOTIFY_COUNTED && !transfer->tiled &&
 	    pages->page_bytes <= (engine->rails == 1 ? SMALL_PAGE_ONE : SMALL_PAGE))
 		transfer->ranges = engine->rma_ranges;
-	transfer->plain = transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 && !transfer->tiled;
+	transfer->plain =
+	    transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 && !transfer->tiled;
 	transfer->units = pages->count * transfer->cuts;
 	wf_request_groups(transfer);
 	return 0;

@@ -52,7 +52,7 @@ static void end_take(struct wf_item_event *item, struct weft_event *event)
 {
 	struct wf_transfer *transfer = wf_container(item, struct wf_transfer, item);
 
-	event->type = transfer->kind == WF_CALL	    ? WEFT_EVENT_REPLY
+	event->type = transfer->kind == WF_CALL     ? WEFT_EVENT_REPLY
 		      : transfer->kind == WF_EXPECT ? WEFT_EVENT_COUNTED
 						    : WEFT_EVENT_END;
 	event->status = transfer->status;
@@ -112,8 +112,7 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->children = 0;
 	transfer->notify = WEFT_NOTIFY_NOTHING;
 	transfer->checked = op && op->flags & WEFT_CHECKSUM;
-	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told =
-	    false;
+	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told = false;
 	transfer->status = 0;
 	atomic_store_explicit(&transfer->unquiet, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->bytes, 0, memory_order_relaxed);
@@ -241,13 +240,11 @@ static void describe(const struct wf_transfer *transfer, int status, struct weft
 	if (status == -EHOSTDOWN) {
 		ret_error->scope = WEFT_SCOPE_PEER;
 		if (peer && peer->why[0])
-			snprintf(ret_error->text, sizeof(ret_error->text), "%s: %s", wf_error_text(status),
-				 peer->why);
+			snprintf(ret_error->text, sizeof(ret_error->text), "%s: %s", wf_error_text(status), peer->why);
 	}
 	if (status == -ETIMEDOUT && peer && atomic_load(&peer->state) == WF_PEER_CONNECTING) {
 		ret_error->scope = WEFT_SCOPE_PEER;
-		snprintf(ret_error->text, sizeof(ret_error->text),
-			 "deadline passed: the peer never answered");
+		snprintf(ret_error->text, sizeof(ret_error->text), "deadline passed: the peer never answered");
 	}
 }
 
@@ -270,8 +267,8 @@ static void deliver(struct wf_transfer *transfer)
 	wf_queue_push_end(queue, &transfer->item);
 }
 
-static void child_ended(struct wf_transfer *parent, int status, const struct weft_error *error,
-			uint64_t bytes, bool quiet)
+static void child_ended(struct wf_transfer *parent, int status, const struct weft_error *error, uint64_t bytes,
+			bool quiet)
 {
 	uint64_t running = generation_of(atomic_load(&parent->state));
 
@@ -342,7 +339,7 @@ static void set_holds(struct wf_transfer *transfer, uint32_t holds)
 
 static void queue_message(struct wf_transfer *transfer)
 {
-	set_holds(transfer, 2); /* the channel's too, until delivered or lost */
+	set_holds(transfer, 2);          /* the channel's too, until delivered or lost */
 	if (!transfer->message.numbered) /* it went before */
 		wf_channel_queue(transfer->peer, &transfer->message);
 }
@@ -365,7 +362,6 @@ static int refused(struct wf_transfer *transfer)
 		return -EHOSTDOWN;
 	return transfer->kind == WF_REPLY && transfer->call_mark != wf_call_mark(peer->their_epoch) ? -ESTALE : 0;
 }
-
 
 static void start_parts(struct wf_transfer *transfer)
 {
@@ -505,8 +501,7 @@ void wf_transfer_judged(struct wf_transfer *transfer, int status)
 /* Its end is the peer's to say, not the acknowledgement's. */
 static bool awaits_answer(const struct wf_transfer *transfer)
 {
-	return transfer->kind == WF_CALL || transfer->checked ||
-	       (transfer->kind == WF_BARRIER && !transfer->answered);
+	return transfer->kind == WF_CALL || transfer->checked || (transfer->kind == WF_BARRIER && !transfer->answered);
 }
 
 static void message_delivered(struct wf_transfer *transfer)
@@ -584,8 +579,7 @@ void wf_barrier_arrived(struct wf_inbound *inbound)
 	for (struct wf_link *link = peer->operations.next; link != &peer->operations; link = link->next) {
 		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);
 
-		if (transfer->kind != WF_BARRIER || transfer->answered ||
-		    transfer->message.tag != inbound->tag)
+		if (transfer->kind != WF_BARRIER || transfer->answered || transfer->message.tag != inbound->tag)
 			continue;
 		transfer->answered = true;
 		wf_inbound_free(inbound);

@@ -51,22 +51,22 @@ struct wf_part {
 	/* The first line is what each piece touches; on lines of their own, so that groups do not take them from each other. */
 	alignas(64) struct wf_transfer *transfer;
 	struct wf_lane *lane;
-	uint64_t next, end; /* units claimed and not yet posted */
+	uint64_t next, end;     /* units claimed and not yet posted */
 	struct wf_piece *again; /* pieces that failed, to be posted first */
-	uint64_t bytes; /* landed */
+	uint64_t bytes;         /* landed */
 	uint32_t in_flight;
 	uint32_t quantum; /* bytes it may still give before the next part's turn */
-	bool counted; /* its pieces carry immediates */
-	bool checked; /* their hashes are summed */
+	bool counted;     /* its pieces carry immediates */
+	bool checked;     /* their hashes are summed */
 	bool alive;
 	bool gave_up; /* handed over: claims nothing any more */
 	bool unquiet; /* a posted piece was taken back on a provider that cannot promise it will not land */
 
-	weft_transfer id; /* which life of the slot: a stop meant for the last one is not for this */
-	uint64_t sum; /* of the hashes of what landed, when checked */
-	uint32_t slice; /* where the cursor is */
-	struct wf_link link; /* lane->parts, or group->stopping */
-	uint64_t stop_ns; /* told to stop at; 0: not */
+	weft_transfer id;       /* which life of the slot: a stop meant for the last one is not for this */
+	uint64_t sum;           /* of the hashes of what landed, when checked */
+	uint32_t slice;         /* where the cursor is */
+	struct wf_link link;    /* lane->parts, or group->stopping */
+	uint64_t stop_ns;       /* told to stop at; 0: not */
 	struct wf_spare *spare; /* given back by others, ours to do */
 };
 
@@ -84,8 +84,8 @@ struct wf_transfer {
 	enum wf_transfer_kind kind;
 	weft_queue *queue; /* NULL: nobody wants to know */
 	uint64_t tag, deadline_ns;
-	struct wf_peer *peer; /* referenced until the end */
-	weft_peer peer_handle; /* for the event */
+	struct wf_peer *peer;   /* referenced until the end */
+	weft_peer peer_handle;  /* for the event */
 	_Atomic uint32_t holds; /* the end and the channel: back to the pool when both let go */
 
 	/* what the groups take from each other while they move it */
@@ -122,16 +122,17 @@ struct wf_transfer {
 	/* the rest */
 	alignas(64) struct wf_message message;
 	uint64_t call_mark; /* REPLY: of the connection that the call came in */
-	_Atomic uint32_t *answers; /* REPLY, INTERNAL: the peer's, which counts it until the slot is free; NULL: not counted */
-	bool strangers;            /* the peer was never added, and the engine counts it as well */
+	_Atomic uint32_t
+	    *answers;   /* REPLY, INTERNAL: the peer's, which counts it until the slot is free; NULL: not counted */
+	bool strangers; /* the peer was never added, and the engine counts it as well */
 	uint8_t payload[WEFT_NOTIFY_MAX];
 	struct wf_transfer *parent;
 	_Atomic uint32_t children_left;
 	uint32_t children;
-	weft_transfer *child; /* in copy */
-	bool sent, answered; /* BARRIER: our message is there; theirs is here */
+	weft_transfer *child;           /* in copy */
+	bool sent, answered;            /* BARRIER: our message is there; theirs is here */
 	bool begun, moving, parts_told; /* the home's: moving from the first part's start to PARTS_DONE */
-	uint64_t expected; /* EXPECT */
+	uint64_t expected;              /* EXPECT */
 	int status;
 	struct wf_timer timer;
 	struct wf_link link; /* peer->operations, or group 0's expectations */
@@ -144,10 +145,14 @@ struct wf_transfer {
 #define WF_STOP_DONE 0xffffu /* state: ended, well or not: nothing stops it any more */
 
 /* submit.c and family.c, on the caller's thread */
-int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op, weft_transfer *ret);
-int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, const struct weft_op *op, weft_transfer *ret);
-int wf_submit_pages(struct weft_engine *engine, const struct weft_pages *pages, const struct weft_op *op, weft_transfer *ret);
-int wf_submit_scatter(struct weft_engine *engine, const struct weft_write *parts, uint32_t count, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op,
+		    weft_transfer *ret);
+int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, const struct weft_op *op,
+		   weft_transfer *ret);
+int wf_submit_pages(struct weft_engine *engine, const struct weft_pages *pages, const struct weft_op *op,
+		    weft_transfer *ret);
+int wf_submit_scatter(struct weft_engine *engine, const struct weft_write *parts, uint32_t count,
+		      const struct weft_op *op, weft_transfer *ret);
 
 struct wf_outgoing {
 	weft_peer peer;
@@ -157,9 +162,12 @@ struct wf_outgoing {
 	uint64_t tag, call, bytes;
 	const void *data;
 };
-int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op, weft_transfer *ret);
-int wf_submit_barrier(struct weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op, weft_transfer *ret);
-int wf_submit_expect(struct weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op, weft_transfer *ret);
+int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
+		      weft_transfer *ret);
+int wf_submit_barrier(struct weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id,
+		      const struct weft_op *op, weft_transfer *ret);
+int wf_submit_expect(struct weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op,
+		     weft_transfer *ret);
 int wf_submit_cancel(struct weft_engine *engine, weft_transfer id);
 int wf_cancel_children(struct weft_engine *engine, struct wf_transfer *parent, weft_transfer id);
 
@@ -186,10 +194,10 @@ void wf_answer_uncount(struct wf_transfer *transfer); /* before the slot is free
 void wf_transfers_close(struct weft_engine *engine);
 void *wf_transfer_copy_room(struct wf_transfer *transfer, size_t bytes); /* NULL: no memory */
 void *wf_transfer_manifest_room(struct wf_transfer *transfer, size_t bytes);
-void wf_transfer_abandon(struct wf_transfer *transfer); /* never begun */
-void wf_transfer_drop(struct wf_transfer *transfer);    /* one hold less */
+void wf_transfer_abandon(struct wf_transfer *transfer);       /* never begun */
+void wf_transfer_drop(struct wf_transfer *transfer);          /* one hold less */
 bool wf_transfer_stop(struct wf_transfer *transfer, int why); /* true: we are the one who stopped it */
-int wf_transfer_why(struct wf_transfer *transfer);      /* 0, or the negative errno it stops for */
+int wf_transfer_why(struct wf_transfer *transfer);            /* 0, or the negative errno it stops for */
 struct wf_transfer *wf_transfer_find(struct weft_engine *engine, weft_transfer id);
 /* on its home */
 void wf_transfer_begin(struct wf_transfer *transfer);

@@ -50,9 +50,8 @@ static int make_of_pages(struct wf_transfer *transfer, struct wf_manifest *manif
 
 	manifest->paged = true;
 	manifest->count = transfer->units / transfer->cuts;
-	manifest->page =
-	    (struct wf_manifest_range){ slice->remote->region, slice->remote->proof, slice->remote_offset,
-					transfer->page_bytes };
+	manifest->page = (struct wf_manifest_range){ slice->remote->region, slice->remote->proof, slice->remote_offset,
+						     transfer->page_bytes };
 	manifest->stride = transfer->remote_stride;
 	manifest->list = transfer->remote_index;
 	if (transfer->cuts == 1)
@@ -110,9 +109,7 @@ static uint64_t sum_unit(const struct wf_transfer *transfer, uint64_t unit)
 	if (transfer->paged) {
 		uint64_t page = unit / transfer->cuts, cut = unit % transfer->cuts * transfer->unit_bytes;
 
-		offset =
-		    (transfer->local_index ? transfer->local_index[page] : page) * transfer->local_stride +
-		    cut;
+		offset = (transfer->local_index ? transfer->local_index[page] : page) * transfer->local_stride + cut;
 		left = transfer->page_bytes - cut;
 		most = transfer->cuts == 1 ? left : most;
 	} else {
@@ -144,8 +141,8 @@ void wf_verdict_arrived(struct wf_inbound *inbound)
 /* ---- the receiver's ---- */
 
 struct verification {
-	struct wf_link link; /* peer->verdicts; group->verifying while it is being checked */
-	struct wf_peer *peer; /* referenced */
+	struct wf_link link;        /* peer->verdicts; group->verifying while it is being checked */
+	struct wf_peer *peer;       /* referenced */
 	struct wf_inbound *inbound; /* NULL: delivered */
 	struct verification *kept;  /* while it is nobody's: the next such */
 	struct wf_manifest manifest;
@@ -154,7 +151,8 @@ struct verification {
 	int status;
 	bool judged; /* status is the verdict */
 	bool sent;   /* the channel has the message */
-	struct wf_message message; /* the verdict: of our own, since all transfers may be waiting for verdicts of the peer's */
+	struct wf_message
+	    message; /* the verdict: of our own, since all transfers may be waiting for verdicts of the peer's */
 };
 
 /* On the home, all of it: nothing is shared. */
@@ -241,10 +239,9 @@ void wf_manifest_arrived(struct wf_inbound *inbound)
 	peer->verifications++;
 	verification->peer = peer;
 	verification->inbound = inbound;
-	verification->message = (struct wf_message){ .type = WF_MESSAGE_VERDICT,
-						     .call = inbound->call,
-						     .data = (const uint8_t *)"",
-						     .over = verdict_over };
+	verification->message = (struct wf_message){
+		.type = WF_MESSAGE_VERDICT, .call = inbound->call, .data = (const uint8_t *)"", .over = verdict_over
+	};
 	wf_list_init(&verification->message.link);
 	verification->status = wf_manifest_unpack(inbound->data, inbound->bytes, &verification->manifest);
 	/* More than there is to write to: it names memory twice, and we would be at it for as long as it likes. */
@@ -261,7 +258,8 @@ static const void *memory_at(struct weft_engine *engine, const struct wf_manifes
 {
 	const struct wf_region *region = wf_handle_peek(&engine->regions, range->region);
 
-	if (!region || region->proof != range->proof || atomic_load(&region->revoked) || !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
+	if (!region || region->proof != range->proof || atomic_load(&region->revoked) ||
+	    !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
 	    range->offset > region->bytes - range->bytes)
 		return NULL;
 	return region->base + range->offset;
@@ -274,7 +272,7 @@ static bool sum_slice(struct verification *verification)
 	const void *memory;
 
 	/* A unit counts for what looking at it costs, however small it is. */
-	for (uint64_t hashed = 0; hashed < SLICE_BYTES; hashed += unit.at.bytes > UNIT_COST ? unit.at.bytes : UNIT_COST) {
+	for (uint64_t hashed = 0; hashed<SLICE_BYTES; hashed += unit.at.bytes> UNIT_COST ? unit.at.bytes : UNIT_COST) {
 		if (!wf_manifest_next(&verification->manifest, &verification->walk, &unit)) {
 			verification->status = verification->sum == verification->manifest.sum ? 0 : -EBADMSG;
 			return verification->judged = true;
@@ -297,8 +295,8 @@ static void deliver(struct verification *verification)
 	verification->inbound = NULL;
 	if (verification->status) {
 		wf_log(&engine->log, WEFT_LOG_ERROR, "a checked write %s: %s; nobody is notified",
-		       verification->status == -EBADMSG ? "did not arrive as it was sent" :
-							  "names memory that its sender may not write",
+		       verification->status == -EBADMSG ? "did not arrive as it was sent"
+							: "names memory that its sender may not write",
 		       wf_error_text(verification->status));
 		wf_inbound_free(inbound);
 		return;

@@ -24,7 +24,7 @@ void wf_verdict_arrived(struct wf_inbound *inbound);
 
 /* receiver */
 void wf_manifest_arrived(struct wf_inbound *inbound);
-int wf_verify_turn(struct wf_group *group); /* a slice of the work, when there is some: how much happened */
-void wf_verify_drop(struct wf_peer *peer);  /* its connection is over */
+int wf_verify_turn(struct wf_group *group);  /* a slice of the work, when there is some: how much happened */
+void wf_verify_drop(struct wf_peer *peer);   /* its connection is over */
 void wf_verify_free(struct wf_group *group); /* what is kept for the next; when its worker has stopped */
 #endif

@@ -23,10 +23,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOKED_AT   1024 /* sockets in one go */
-#define LINE        256  /* of the kernel's, at most */
-#define FIND_AGAIN  100  /* calls later, when the set was not found */
-#define PROGRESS    4    /* times that libfabric looks at what was shut down */
+#define LOOKED_AT  1024 /* sockets in one go */
+#define LINE       256  /* of the kernel's, at most */
+#define FIND_AGAIN 100  /* calls later, when the set was not found */
+#define PROGRESS   4    /* times that libfabric looks at what was shut down */
 
 union name {
 	struct sockaddr any;
@@ -35,13 +35,13 @@ union name {
 };
 
 struct wf_abandoned {
-	int set;          /* /proc/self/fdinfo/ of it: opened early, for later there may be none left to open it with; -1: not found */
+	int set; /* /proc/self/fdinfo/ of it: opened early, for later there may be none left to open it with; -1: not found */
 	uint32_t wait;    /* calls until it is looked for again */
 	uint32_t removed; /* addresses, since the last pass began */
 	uint32_t found;   /* abandoned sockets in this pass … */
 	uint32_t left;    /* … and in the last: they are closed when a pass finds none */
 	bool passing;
-	size_t kept;      /* bytes of text not looked at yet */
+	size_t kept; /* bytes of text not looked at yet */
 	char text[4096 + 1];
 };
 
@@ -85,15 +85,16 @@ static bool peers_name(int fd, sa_family_t family, union name *ret_name)
 	socklen_t bytes = family == AF_INET ? sizeof(ret_name->v4) : sizeof(ret_name->v6);
 
 	memset(ret_name, 0, sizeof(*ret_name));
-	return !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERNAME, ret_name, &bytes) && ret_name->any.sa_family == family;
+	return !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERNAME, ret_name, &bytes) &&
+	       ret_name->any.sa_family == family;
 }
 
 static bool is_socket(int fd, unsigned long inode)
 {
 	struct statx status;
 
-	return !syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status) && S_ISSOCK(status.stx_mode) &&
-	       status.stx_ino == inode;
+	return !syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_INO, &status) &&
+	       S_ISSOCK(status.stx_mode) && status.stx_ino == inode;
 }
 
 /* ---- the set that libfabric waits on ---- */
@@ -105,7 +106,8 @@ static bool parse(const char *line, int *ret_fd, unsigned long *ret_inode)
 	unsigned long long data;
 	long long position;
 
-	return sscanf(line, "tfd: %d events: %x data: %llx pos:%lld ino:%lx", ret_fd, &events, &data, &position, ret_inode) == 5;
+	return sscanf(line, "tfd: %d events: %x data: %llx pos:%lld ino:%lx", ret_fd, &events, &data, &position,
+		      ret_inode) == 5;
 }
 
 /* The next line; NULL: there is none, or it is no text of the kernel's. It is the caller's until the next call. */
@@ -115,7 +117,8 @@ static char *next_line(struct wf_abandoned *abandoned, int fd, size_t *ret_bytes
 
 	if (!end) {
 		ssize_t got = abandoned->kept < LINE ? read(fd, abandoned->text + abandoned->kept,
-							    sizeof(abandoned->text) - 1 - abandoned->kept) : 0;
+							    sizeof(abandoned->text) - 1 - abandoned->kept)
+						     : 0;
 
 		if (got <= 0)
 			return NULL;
@@ -148,8 +151,8 @@ static bool listens_at(struct wf_abandoned *abandoned, int set, const union name
 		int fd, listening = 0;
 		socklen_t room = sizeof(listening);
 
-		listens = parse(line, &fd, &inode) && is_socket(fd, inode) && own_name(fd, &name) && same_host(&name, door) &&
-			  port_of(&name) == port_of(door) &&
+		listens = parse(line, &fd, &inode) && is_socket(fd, inode) && own_name(fd, &name) &&
+			  same_host(&name, door) && port_of(&name) == port_of(door) &&
 			  !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &room) && listening;
 		line_read(abandoned, bytes);
 	}

@@ -93,7 +93,8 @@ static int hand_failures_on(struct wf_failures *failures, struct wf_completion *
 	return count;
 }
 
-__attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf_completion *completions, int max, int why)
+__attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf_completion *completions, int max,
+						 int why)
 {
 	int error = why == -FI_EAVAIL ? read_failures(rail) : why;
 

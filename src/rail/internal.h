@@ -43,8 +43,8 @@ struct wf_rail {
 	struct wf_failures failures;
 	struct wf_strangers *strangers; /* who watches it; NULL: nobody */
 	struct wf_abandoned *abandoned; /* NULL: not over sockets */
-	uint64_t rma_flags; /* FI_DELIVERY_COMPLETE where it must be asked for */
-	uint64_t immediate_flags; /* for writes that carry one */
+	uint64_t rma_flags;             /* FI_DELIVERY_COMPLETE where it must be asked for */
+	uint64_t immediate_flags;       /* for writes that carry one */
 	uint32_t receive_frames;
 	bool unrung; /* the last post of the outgoing endpoint carried FI_MORE */
 	bool needs_local;
@@ -61,7 +61,7 @@ bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address,
 void wf_strangers_leave(struct wf_rail *rail, enum wf_end which); /* before wf_rail_shut() closes the same endpoints */
 void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end); /* after it was enabled */
 /* abandoned.c */
-struct wf_abandoned *wf_abandoned_open(void); /* NULL: no memory */
+struct wf_abandoned *wf_abandoned_open(void);              /* NULL: no memory */
 void wf_abandoned_removed(struct wf_abandoned *abandoned); /* an address has no user any more; NULL is fine, as below */
 void wf_abandoned_close(struct wf_abandoned *abandoned);
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text);

@@ -14,7 +14,7 @@
 
 struct wf_knock {
 	uint32_t doors, refused;
-	bool answered; /* somebody is there, or it cannot be told */
+	bool answered;                      /* somebody is there, or it cannot be told */
 	struct pollfd door[WF_KNOCK_DOORS]; /* fd -1: settled */
 };
 

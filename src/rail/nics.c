@@ -107,7 +107,8 @@ static void fill(struct wf_nic *nic, const struct fi_info *info)
 
 	memset(nic, 0, sizeof(*nic));
 	snprintf(nic->name, sizeof(nic->name), "%s", device ? device : info->domain_attr->name);
-	snprintf(nic->provider, sizeof(nic->provider), "%s", quirks->name ? quirks->name : info->fabric_attr->prov_name);
+	snprintf(nic->provider, sizeof(nic->provider), "%s",
+		 quirks->name ? quirks->name : info->fabric_attr->prov_name);
 	describe_address(info, nic->address, sizeof(nic->address));
 	place_on_bus(nic, info->nic);
 	nic->rank = quirks->rank;
@@ -127,8 +128,7 @@ static int collect(struct wf_nics *nics, struct fi_info *list)
 			continue;
 		fill(&nic, info);
 		for (uint32_t i = 0; i < nics->count && !known; i++)
-			known = !strcmp(nics->nic[i].provider, nic.provider) &&
-				!strcmp(nics->nic[i].name, nic.name);
+			known = !strcmp(nics->nic[i].provider, nic.provider) && !strcmp(nics->nic[i].name, nic.name);
 		if (known || nics->count == MAX_NICS)
 			continue;
 		nic.info = fi_dupinfo(info);
@@ -320,7 +320,8 @@ static int select_nics(const struct weft_config *config, struct wf_nics *all, st
 	}
 	for (uint32_t i = 1; !status && i < nics->count; i++)
 		if (strcmp(nics->nic[i].provider, nics->nic[0].provider)) {
-			snprintf(error, room, "%s is a NIC of '%s' and %s of '%s': an engine's rails are of one provider",
+			snprintf(error, room,
+				 "%s is a NIC of '%s' and %s of '%s': an engine's rails are of one provider",
 				 nics->nic[0].name, nics->nic[0].provider, nics->nic[i].name, nics->nic[i].provider);
 			status = -EINVAL;
 		}

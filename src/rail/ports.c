@@ -87,7 +87,8 @@ int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_e
 	}
 	set_port(rail->info, 0);
 	if (is_of_port(error))
-		wf_log(rail->log, WEFT_LOG_ERROR, "rail %s: every port from %u to %u is in use%s", rail->name, ports->low,
-		       ports->high, error == -FI_EACCES ? " or reserved, and needs CAP_NET_BIND_SERVICE" : "");
+		wf_log(rail->log, WEFT_LOG_ERROR, "rail %s: every port from %u to %u is in use%s", rail->name,
+		       ports->low, ports->high,
+		       error == -FI_EACCES ? " or reserved, and needs CAP_NET_BIND_SERVICE" : "");
 	return error;
 }

@@ -51,8 +51,9 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 		.data = run->immediate,
 	};
 	ssize_t (*submit)(struct fid_ep *, const struct fi_msg_rma *, uint64_t) =
-		run->read ? ep->rma->readmsg : ep->rma->writemsg;
-	uint64_t flags = FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? rail->immediate_flags : 0);
+	    run->read ? ep->rma->readmsg : ep->rma->writemsg;
+	uint64_t flags =
+	    FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? rail->immediate_flags : 0);
 
 	if (run->read && rail->unrung) { /* see rings_later(); the caller sends something that rings */
 		*ret_error = -EAGAIN;

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WINDOW_OPS_MAX  256u
-#define WINDOW_FIRST    (1u << 20)
-#define OPEN_TRIES      64
+#define WINDOW_OPS_MAX    256u
+#define WINDOW_FIRST      (1u << 20)
+#define OPEN_TRIES        64
 #define OUTGOING_RECEIVES 256u
 
-#define WINDOW_TIME_NS  UINT64_C(200000) /* bytes a link moves in so long cover its latency many times */
+#define WINDOW_TIME_NS UINT64_C(200000) /* bytes a link moves in so long cover its latency many times */
 
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text)
 {
@@ -70,7 +70,8 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	limits->window_bytes = quirks->window_bytes ? quirks->window_bytes : bytes > 1 << 20 ? bytes : 1 << 20;
 	/* What a socket's path carries is not what its interface says. */
 	limits->adapts = !nic->link_bps || quirks->sockets;
-	limits->window_first = limits->adapts && limits->window_bytes > WINDOW_FIRST ? WINDOW_FIRST : limits->window_bytes;
+	limits->window_first =
+	    limits->adapts && limits->window_bytes > WINDOW_FIRST ? WINDOW_FIRST : limits->window_bytes;
 	limits->inject_bytes = at_most(info->tx_attr->inject_size, UINT32_MAX);
 	limits->rma_ranges = at_most(info->tx_attr->iov_limit, at_most(info->tx_attr->rma_iov_limit, WF_RMA_RANGES));
 	limits->empty_immediate = !quirks->no_empty_immediate;

@@ -48,18 +48,19 @@ int wf_nics_set_ports(struct wf_nics *nics, const char *ports, const struct wf_l
 
 /* ---- a rail (rail.c) ---- */
 
-#define WF_IMMEDIATES_ROOM 4096u /* completions nobody here asked for: peers' immediates, which they ration among them; at most */
+#define WF_IMMEDIATES_ROOM                                                                                             \
+	4096u /* completions nobody here asked for: peers' immediates, which they ration among them; at most */
 
 struct wf_rail_limits {
-	uint64_t max_bytes; /* of one operation */
-	uint32_t queue_ops; /* operations posted at most */
+	uint64_t max_bytes;  /* of one operation */
+	uint32_t queue_ops;  /* operations posted at most */
 	uint32_t window_ops; /* to one peer at most */
 	uint64_t window_bytes;
 	uint64_t window_first; /* until it is known what the path carries */
-	bool adapts; /* the path's speed is not known: the window follows what completes */
+	bool adapts;           /* the path's speed is not known: the window follows what completes */
 	uint32_t inject_bytes;
 	uint32_t frame_least; /* shorter messages are sent with zeros behind them */
-	uint32_t rma_ranges; /* in one operation */
+	uint32_t rma_ranges;  /* in one operation */
 	bool empty_immediate; /* a write of no bytes can carry one */
 	uint32_t address_format;
 	bool delivery_complete; /* a completed write is in the peer's memory */
@@ -81,7 +82,8 @@ struct wf_rail;
  */
 enum wf_end { WF_PUBLISHED, WF_OUTGOING, WF_ENDS };
 
-int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct wf_log *log, struct wf_rail **ret_rail);
+int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct wf_log *log,
+		 struct wf_rail **ret_rail);
 void wf_rail_close(struct wf_rail *rail);
 
 /* Closes an endpoint: nothing of what was posted there touches memory any more. What it completed before may still be
@@ -93,7 +95,8 @@ int wf_rail_reopen(struct wf_rail *rail);
 bool wf_rail_is_open(const struct wf_rail *rail, enum wf_end end);
 
 const struct wf_rail_limits *wf_rail_limits(const struct wf_rail *rail);
-int wf_rail_address(struct wf_rail *rail, uint8_t *address, uint8_t *bytes); /* the published; *bytes: room, then length */
+int wf_rail_address(struct wf_rail *rail, uint8_t *address,
+		    uint8_t *bytes); /* the published; *bytes: room, then length */
 
 /* The provider's words for the last error this rail saw. */
 struct wf_rail_error {
@@ -108,7 +111,8 @@ int wf_rail_insert(struct wf_rail *rail, enum wf_end end, const uint8_t *address
 /* Once for each insertion; by then nothing that was posted to it is in flight. */
 void wf_rail_remove(struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes);
 
-bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes); /* it is inserted */
+bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address,
+		 uint8_t bytes); /* it is inserted */
 /* Over sockets: closes connections to addresses that were removed (abandoned.c). Often, and soon after removals. */
 void wf_rail_close_abandoned(struct wf_rail *rail);
 uint32_t wf_rail_abandoned(const struct wf_rail *rail); /* how many may still be open, as far as one can tell */
@@ -126,8 +130,8 @@ struct wf_way {
 };
 /* A worker's hold on the kernel's tables: one socket to ask on and one that hears of changes. Only that worker uses it. */
 struct wf_routes;
-struct wf_routes *wf_routes_open(void); /* NULL: no memory; then there is nobody to ask */
-void wf_routes_close(struct wf_routes *routes); /* NULL is fine */
+struct wf_routes *wf_routes_open(void);           /* NULL: no memory; then there is nobody to ask */
+void wf_routes_close(struct wf_routes *routes);   /* NULL is fine */
 bool wf_routes_changed(struct wf_routes *routes); /* since it was last asked; or a question had no answer */
 /* How what is sent from the rail to the address would go. False: nobody answered; *ret_way is as it was. */
 bool wf_rail_route(struct wf_routes *routes, const struct wf_rail *rail, const uint8_t *address, uint8_t bytes,
@@ -136,27 +140,29 @@ bool wf_rail_route(struct wf_routes *routes, const struct wf_rail *rail, const u
 uint32_t wf_rail_link_changes(struct wf_routes *routes, const struct wf_rail *rail);
 void wf_routes_name(const struct wf_routes *routes, uint32_t device, char *name, size_t room); /* "" for none */
 /* How it goes between two socket addresses, asked for once. Any thread. */
-enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination, size_t destination_bytes);
+enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination,
+			       size_t destination_bytes);
 /* "10.0.0.2:4711"; "" for what says nothing to people. */
 void wf_address_text(const uint8_t *address, uint8_t bytes, char *text, size_t room);
 
 /* ---- whether anybody listens at a peer's addresses (knock.c) ---- */
 #define WF_KNOCK_DOORS 64
 enum wf_knock_answer { WF_KNOCK_WAITING, WF_KNOCK_REFUSED, WF_KNOCK_ANSWERED }; /* refused: by all of them */
-struct wf_knock *wf_knock_open(void); /* NULL: no memory */
+struct wf_knock *wf_knock_open(void);                                           /* NULL: no memory */
 void wf_knock_at(struct wf_knock *knock, const uint8_t *address, uint8_t bytes);
 enum wf_knock_answer wf_knock_look(struct wf_knock *knock);
 void wf_knock_close(struct wf_knock *knock); /* NULL is fine */
 
 /* ---- connections that never become a peer's (strangers.c) ---- */
 struct wf_strangers;
-struct wf_strangers *wf_strangers_open(void); /* NULL: there is no way to look, or no memory */
+struct wf_strangers *wf_strangers_open(void);            /* NULL: there is no way to look, or no memory */
 void wf_strangers_close(struct wf_strangers *strangers); /* NULL is fine */
 /* Until it is closed, which comes before wf_strangers_close(). NULL is fine. */
 void wf_strangers_watch(struct wf_strangers *strangers, struct wf_rail *rail);
 /* To be called many times a second by the worker that owns the rails, after it has polled each: how many were closed. */
 uint32_t wf_strangers_look(struct wf_strangers *strangers, uint64_t now_ns);
-bool wf_strangers_no_room(const struct wf_strangers *strangers); /* the process had no descriptor left when it last looked */
+bool wf_strangers_no_room(
+    const struct wf_strangers *strangers); /* the process had no descriptor left when it last looked */
 
 /* ---- memory (memory.c) ---- */
 /* A region of more pages than the provider takes at once is registered in tiles, which overlap as those of a roof do: whatever is
@@ -193,8 +199,8 @@ enum wf_wr_kind { WF_WR_WRITE, WF_WR_READ, WF_WR_SEND, WF_WR_RECEIVE };
 /* What is on the NIC. Part of a structure of the layers above; theirs again when it completes. Who posts a write or a read
  * sets both numbers. */
 struct wf_wr {
-	uint16_t kind;   /* enum wf_wr_kind */
-	uint16_t failed; /* its failure was reported; 0 when posted */
+	uint16_t kind;     /* enum wf_wr_kind */
+	uint16_t failed;   /* its failure was reported; 0 when posted */
 	void *provider[8]; /* struct fi_context2; most providers leave it alone, so it comes last */
 };
 
@@ -248,7 +254,8 @@ struct wf_completion {
 /* Of both endpoints. How many, 0 for none, or a negative errno: the rail itself is broken. Of one operation at most one
  * failure is handed on before it is posted again, though some providers report it twice. */
 int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max);
-int wf_rail_poll_events(struct wf_rail *rail, enum wf_end end); /* drains the event queue: 0, or the error found there */
+int wf_rail_poll_events(struct wf_rail *rail,
+			enum wf_end end); /* drains the event queue: 0, or the error found there */
 /* The descriptor to sleep on, after saying that now is a safe moment; -EAGAIN: it is not, poll first. */
 int wf_rail_wait_fd(struct wf_rail *rail);
 int wf_rail_try_wait(struct wf_rail *rail);

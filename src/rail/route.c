@@ -21,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TRIES	     2    /* the second on a socket that is new */
+#define TRIES        2    /* the second on a socket that is new */
 #define LISTING_MOST 4096 /* datagrams, of about a hundred addresses each */
 #define HEARD_MOST   512  /* more than the watch holds */
 
@@ -35,15 +35,16 @@ struct host {
 struct own {
 	struct host host;
 	struct link {
-		uint32_t device; /* 0: none that could carry anything (lo, a dummy), or one that lo has without listing it */
+		uint32_t
+		    device; /* 0: none that could carry anything (lo, a dummy), or one that lo has without listing it */
 		bool runs;
-	} link, listed; /* as known, and as far as it is being listed */
+	} link, listed;   /* as known, and as far as it is being listed */
 	uint32_t changes; /* of link */
 };
 
 struct wf_routes {
-	int watch; /* hears of changes; -1: nobody does */
-	int fd;    /* asks; -1: the next question opens it */
+	int watch;       /* hears of changes; -1: nobody does */
+	int fd;          /* asks; -1: the next question opens it */
 	uint32_t number; /* of the last question: its answer says so too */
 	bool listed;     /* own[].link is as the tables are */
 	bool unanswered; /* a question was, since changes were last asked for */
@@ -141,7 +142,8 @@ static void list_address(struct wf_routes *routes, struct nlmsghdr *header)
 		struct own *own = &routes->own[i];
 
 		if (!own->listed.device && own->host.family == message->ifa_family &&
-		    RTA_PAYLOAD(found) == own->host.bytes && !memcmp(RTA_DATA(found), own->host.address, own->host.bytes))
+		    RTA_PAYLOAD(found) == own->host.bytes &&
+		    !memcmp(RTA_DATA(found), own->host.address, own->host.bytes))
 			own->listed = link_of(routes, message->ifa_index);
 	}
 }
@@ -164,7 +166,8 @@ static bool list_family(struct wf_routes *routes, uint8_t family)
 		for (; NLMSG_OK(header, left); header = NLMSG_NEXT(header, left)) {
 			if (header->nlmsg_type == NLMSG_DONE)
 				return true;
-			if (header->nlmsg_type == RTM_NEWADDR && header->nlmsg_len >= NLMSG_LENGTH(sizeof(struct ifaddrmsg)))
+			if (header->nlmsg_type == RTM_NEWADDR &&
+			    header->nlmsg_len >= NLMSG_LENGTH(sizeof(struct ifaddrmsg)))
 				list_address(routes, header);
 		}
 	return false;
@@ -241,8 +244,12 @@ static void put_address(struct question *question, uint16_t type, const struct h
 static struct nlmsghdr *ask_route(struct wf_routes *routes, const struct host *from, const struct host *to)
 {
 	struct question question = {
-		.header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST },
-		.route = { .rtm_family = to->family, .rtm_dst_len = (uint8_t)(8 * to->bytes), .rtm_src_len = (uint8_t)(8 * from->bytes) },
+		.header = { .nlmsg_len = NLMSG_LENGTH(sizeof(struct rtmsg)),
+			    .nlmsg_type = RTM_GETROUTE,
+			    .nlmsg_flags = NLM_F_REQUEST },
+		.route = { .rtm_family = to->family,
+			   .rtm_dst_len = (uint8_t)(8 * to->bytes),
+			   .rtm_src_len = (uint8_t)(8 * from->bytes) },
 	};
 	struct nlmsghdr *header = NULL;
 	size_t bytes;
@@ -302,8 +309,9 @@ bool wf_rail_route(struct wf_routes *routes, const struct wf_rail *rail, const u
 {
 	struct host from, to;
 
-	if (!rail->quirks->sockets || !rail->info->src_addr || !take_host(rail->info->src_addr, rail->info->src_addrlen, &from) ||
-	    !take_host(address, bytes, &to) || from.family != to.family) {
+	if (!rail->quirks->sockets || !rail->info->src_addr ||
+	    !take_host(rail->info->src_addr, rail->info->src_addrlen, &from) || !take_host(address, bytes, &to) ||
+	    from.family != to.family) {
 		*ret_way = (struct wf_way){ .route = WF_ROUTE_OWN };
 		return true;
 	}
@@ -324,17 +332,21 @@ void wf_routes_name(const struct wf_routes *routes, uint32_t device, char *name,
 {
 	struct ifreq request;
 
-	snprintf(name, room, "%s", !device ? "" : routes && name_of(routes, device, &request) ? request.ifr_name : "another device");
+	snprintf(name, room, "%s",
+		 !device                                       ? ""
+		 : routes && name_of(routes, device, &request) ? request.ifr_name
+							       : "another device");
 }
 
-enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination, size_t destination_bytes)
+enum wf_route wf_route_between(const void *source, size_t source_bytes, const void *destination,
+			       size_t destination_bytes)
 {
 	struct wf_routes *routes = NULL;
 	struct wf_way way = { .route = WF_ROUTE_OWN };
 	struct host from, to;
 
-	if (take_host(source, source_bytes, &from) && take_host(destination, destination_bytes, &to) && from.family == to.family &&
-	    (routes = calloc(1, sizeof(*routes)))) {
+	if (take_host(source, source_bytes, &from) && take_host(destination, destination_bytes, &to) &&
+	    from.family == to.family && (routes = calloc(1, sizeof(*routes)))) {
 		routes->watch = routes->fd = -1;
 		find_way(routes, &from, &to, &way);
 	}
@@ -347,8 +359,9 @@ enum wf_route wf_route_between(const void *source, size_t source_bytes, const vo
 static int watch(void)
 {
 	struct sockaddr_nl name = { .nl_family = AF_NETLINK,
-				    .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV4_RULE |
-						 RTMGRP_IPV6_IFADDR | RTMGRP_IPV6_ROUTE | 1u << (RTNLGRP_IPV6_RULE - 1) };
+				    .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE |
+						 RTMGRP_IPV4_RULE | RTMGRP_IPV6_IFADDR | RTMGRP_IPV6_ROUTE |
+						 1u << (RTNLGRP_IPV6_RULE - 1) };
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
 	if (fd >= 0 && !bind(fd, (struct sockaddr *)&name, sizeof(name)))

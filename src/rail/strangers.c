@@ -25,17 +25,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RAILS	       64        /* of a group */
-#define DOORS	       (RAILS * WF_ENDS)
-#define LOOKED_AT      512       /* descriptors in one go */
-#define PASS_NS	       UINT64_C(1000000000)
-#define SILENT_MS      5000u
-#define CROWD	       64        /* so many at once: no more patience … */
-#define SILENT_CROWD_MS 250u     /* … than this */
-#define KNOWN_STEP     1024u     /* by so many descriptors what is remembered grows */
-#define LOST_TURNS     10u       /* of libfabric's progress, in which it sees to whatever it still watches */
-#define EVENTS_A_TURN  128u      /* that libfabric sees to, 2.x; 1.17: 1024 */
-#define TCP_STATE_LISTEN 10      /* <netinet/tcp.h>, which <linux/tcp.h> excludes */
+#define RAILS            64 /* of a group */
+#define DOORS            (RAILS * WF_ENDS)
+#define LOOKED_AT        512 /* descriptors in one go */
+#define PASS_NS          UINT64_C(1000000000)
+#define SILENT_MS        5000u
+#define CROWD            64    /* so many at once: no more patience … */
+#define SILENT_CROWD_MS  250u  /* … than this */
+#define KNOWN_STEP       1024u /* by so many descriptors what is remembered grows */
+#define LOST_TURNS       10u   /* of libfabric's progress, in which it sees to whatever it still watches */
+#define EVENTS_A_TURN    128u  /* that libfabric sees to, 2.x; 1.17: 1024 */
+#define TCP_STATE_LISTEN 10    /* <netinet/tcp.h>, which <linux/tcp.h> excludes */
 
 /* The address an endpoint listens at. */
 union door {
@@ -57,7 +57,7 @@ struct wf_strangers {
 	DIR *descriptors; /* of this process: opened early, for later there may be none left to open it with */
 	struct wf_rail *rail[RAILS];
 	uint32_t rails, doors, turns, found, before; /* found: in this pass; before: in the last */
-	uint64_t next_ns; /* the next pass */
+	uint64_t next_ns;                            /* the next pass */
 	bool passing, no_room;
 	union door door[DOORS];
 	struct known *known; /* by descriptor: as many as the highest of a stranger's asked for */
@@ -96,7 +96,8 @@ static bool take_door(const struct wf_rail *rail, enum wf_end end, union door *d
 	size_t bytes = sizeof(*door);
 
 	memset(door, 0, sizeof(*door));
-	return rail->quirks && rail->quirks->sockets && rail->end[end].ep && !fi_getname(&rail->end[end].ep->fid, door, &bytes);
+	return rail->quirks && rail->quirks->sockets && rail->end[end].ep &&
+	       !fi_getname(&rail->end[end].ep->fid, door, &bytes);
 }
 
 /* Also what waits to be sent counts as sent. */

@@ -39,11 +39,9 @@ int wf_topo_cpus_parse(const char *text, hwloc_bitmap_t set, char *error, size_t
 			rc = take_cpu(&at, &last);
 		}
 		if (rc == -ERANGE)
-			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' names a CPU past %u", text,
-					    CPU_MAX - 1);
+			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' names a CPU past %u", text, CPU_MAX - 1);
 		if (rc || (*at && *at != ','))
-			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' is no list of CPUs like 0-3,8",
-					    text);
+			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' is no list of CPUs like 0-3,8", text);
 		if (last < first)
 			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' counts down", text);
 		if (hwloc_bitmap_set_range(set, first, (int)last))
@@ -72,8 +70,8 @@ size_t wf_topo_cpus_text(const uint32_t *cpus, size_t count, char *text, size_t 
 }
 
 /* One thread of each core: the first that is allowed. A machine that shows no cores has only threads. */
-int wf_topo_physical_cores(const struct wf_topo *topo, hwloc_const_cpuset_t within,
-			   hwloc_const_cpuset_t allowed, hwloc_bitmap_t ret_cores)
+int wf_topo_physical_cores(const struct wf_topo *topo, hwloc_const_cpuset_t within, hwloc_const_cpuset_t allowed,
+			   hwloc_bitmap_t ret_cores)
 {
 	hwloc_obj_type_t type =
 	    hwloc_get_nbobjs_by_type(topo->hwloc, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
@@ -123,8 +121,8 @@ static int find_pool(struct wf_topo_draft *draft, size_t index, hwloc_bitmap_t p
 	rc = rc ? -ENOMEM : wf_topo_physical_cores(draft->topo, near, draft->allowed, pool);
 	group->far = !rc && !anywhere && hwloc_bitmap_iszero(pool);
 	if (group->far)
-		rc = wf_topo_physical_cores(draft->topo, hwloc_topology_get_topology_cpuset(hwloc),
-					    draft->allowed, pool);
+		rc = wf_topo_physical_cores(draft->topo, hwloc_topology_get_topology_cpuset(hwloc), draft->allowed,
+					    pool);
 	hwloc_bitmap_free(near);
 	*ret_turn = group->sharers = 0;
 	for (size_t i = 0; i < draft->group_count; i++) {
@@ -143,8 +141,7 @@ static int find_pool(struct wf_topo_draft *draft, size_t index, hwloc_bitmap_t p
 	return rc;
 }
 
-static int choose_worker(const struct wf_topo *topo, const struct wf_topo_group *group,
-			 hwloc_const_bitmap_t taken)
+static int choose_worker(const struct wf_topo *topo, const struct wf_topo_group *group, hwloc_const_bitmap_t taken)
 {
 	int fallback = -1;
 

@@ -74,8 +74,7 @@ void wf_topo_draft_find_nodes(struct wf_topo_draft *draft)
 			hwloc_obj_t nic = draft->nic_objects[n];
 
 			if (draft->nic_group[n] == (int)i && nic && wf_topo_node_of(topo, nic) &&
-			    (!best ||
-			     (gpu && wf_topo_common_depth(nic, gpu) > wf_topo_common_depth(best, gpu))))
+			    (!best || (gpu && wf_topo_common_depth(nic, gpu) > wf_topo_common_depth(best, gpu))))
 				best = nic;
 		}
 		if (best)
@@ -103,25 +102,21 @@ static void join(struct wf_topo_draft *draft, size_t into, size_t gone)
 	memmove(b, b + 1, (draft->group_count - gone) * sizeof(*b));
 	for (size_t n = 0; n < draft->nic_count; n++)
 		if (draft->nic_group[n] >= (int)gone)
-			draft->nic_group[n] =
-			    draft->nic_group[n] == (int)gone ? (int)into : draft->nic_group[n] - 1;
+			draft->nic_group[n] = draft->nic_group[n] == (int)gone ? (int)into : draft->nic_group[n] - 1;
 	for (size_t g = 0; g < draft->topo->gpu_count; g++)
 		if (draft->gpu_group[g] >= (int)gone)
-			draft->gpu_group[g] =
-			    draft->gpu_group[g] == (int)gone ? (int)into : draft->gpu_group[g] - 1;
+			draft->gpu_group[g] = draft->gpu_group[g] == (int)gone ? (int)into : draft->gpu_group[g] - 1;
 }
 
 /* The lightest pair of one NUMA node, or the lightest neighbours when no node has two groups. */
-static void lightest_pair(const struct wf_topo_draft *draft, const size_t *rails, size_t *ret_a,
-			  size_t *ret_b)
+static void lightest_pair(const struct wf_topo_draft *draft, const size_t *rails, size_t *ret_a, size_t *ret_b)
 {
 	size_t best = SIZE_MAX;
 
 	for (int same = 1; same >= 0 && best == SIZE_MAX; same--)
 		for (size_t a = 0; a < draft->group_count; a++)
 			for (size_t b = a + 1; b < draft->group_count; b++) {
-				bool fits = same ? hwloc_bitmap_isequal(draft->groups[a].nodes,
-									draft->groups[b].nodes)
+				bool fits = same ? hwloc_bitmap_isequal(draft->groups[a].nodes, draft->groups[b].nodes)
 						 : b == a + 1;
 
 				if (!fits || rails[a] + rails[b] >= best)

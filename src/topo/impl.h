@@ -23,20 +23,19 @@ struct wf_topo_draft {
 	size_t nic_count, group_count;
 	hwloc_obj_t *nic_objects;   /* NULL: not located */
 	int *nic_group, *gpu_group; /* -1: none yet */
-	unsigned *nic_rank;	    /* the order a file gives; all 0: by closeness */
+	unsigned *nic_rank;         /* the order a file gives; all 0: by closeness */
 	hwloc_const_cpuset_t allowed;
 	struct wf_topo_draft_group {
 		enum wf_topo_memory memory;
 		hwloc_bitmap_t nodes; /* OS indices of its NUMA nodes; empty: not known */
 		hwloc_bitmap_t cores; /* set by an override; NULL: split those of its nodes */
-		int worker;	      /* set by an override; -1: choose */
-		unsigned line;	      /* of the override file; 0: found by rule */
+		int worker;           /* set by an override; -1: choose */
+		unsigned line;        /* of the override file; 0: found by rule */
 		hwloc_obj_t meeting;  /* where its NICs and GPUs meet; NULL: not one place */
 		unsigned merged;      /* how many groups max_groups made one of */
-		bool dealt,
-		    shared; /* NICs as near to several GPUs were dealt out; a GPU without a NIC joined */
+		bool dealt, shared;   /* NICs as near to several GPUs were dealt out; a GPU without a NIC joined */
 		size_t pool, sharers; /* cores.c: cores there were, groups they were split among */
-		bool far;	      /* cores.c: none of its nodes' cores may be used */
+		bool far;             /* cores.c: none of its nodes' cores may be used */
 	} * groups;
 };
 
@@ -59,8 +58,8 @@ struct wf_topo_pci wf_topo_pci_of(hwloc_obj_t pcidev);
 /* cpus.c */
 int wf_topo_cpus_parse(const char *text, hwloc_bitmap_t set, char *error, size_t error_bytes);
 int wf_topo_give_cores(struct wf_topo_draft *draft, struct wf_topo_plan *plan);
-int wf_topo_physical_cores(const struct wf_topo *topo, hwloc_const_cpuset_t within,
-			   hwloc_const_cpuset_t allowed, hwloc_bitmap_t ret_cores);
+int wf_topo_physical_cores(const struct wf_topo *topo, hwloc_const_cpuset_t within, hwloc_const_cpuset_t allowed,
+			   hwloc_bitmap_t ret_cores);
 
 /* draft.c, rules.c, override.c: fill a draft. */
 int wf_topo_group_by_rule(struct wf_topo_draft *draft);

@@ -119,8 +119,7 @@ void wf_topo_locate(const struct wf_topo *topo, const struct wf_topo_nic *nic, s
 	spot_of(topo, wf_topo_find_nic(topo, nic), ret_spot);
 }
 
-void wf_topo_locate_gpu(const struct wf_topo *topo, const struct wf_topo_gpu *gpu,
-			struct wf_topo_spot *ret_spot)
+void wf_topo_locate_gpu(const struct wf_topo *topo, const struct wf_topo_gpu *gpu, struct wf_topo_spot *ret_spot)
 {
 	spot_of(topo, wf_topo_find_pci(topo, gpu->pci), ret_spot);
 }
@@ -132,7 +131,7 @@ static int hex_digits(const char **at, unsigned least, unsigned most, uint32_t *
 
 	for (; n < most; n++, (*at)++) {
 		char c = **at;
-		unsigned digit = c >= '0' && c <= '9'	? (unsigned)(c - '0')
+		unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
 				 : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
 				 : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A') + 10
 							: 16;
@@ -155,8 +154,8 @@ int wf_topo_pci_parse(const char *text, struct wf_topo_pci *ret_pci)
 		return -EINVAL;
 	if (strchr(colon + 1, ':') && (hex_digits(&text, 4, 8, &domain) || *text++ != ':'))
 		return -EINVAL;
-	if (hex_digits(&text, 2, 2, &bus) || *text++ != ':' || hex_digits(&text, 2, 2, &dev) ||
-	    *text++ != '.' || hex_digits(&text, 1, 1, &fn) || *text || dev > 31 || fn > 7)
+	if (hex_digits(&text, 2, 2, &bus) || *text++ != ':' || hex_digits(&text, 2, 2, &dev) || *text++ != '.' ||
+	    hex_digits(&text, 1, 1, &fn) || *text || dev > 31 || fn > 7)
 		return -EINVAL;
 	*ret_pci = (struct wf_topo_pci){ domain, (uint8_t)bus, (uint8_t)dev, (uint8_t)fn };
 	return 0;

@@ -33,8 +33,8 @@ struct parse {
 
 static int wrong(const struct parse *parse, const char *what, const char *which)
 {
-	return wf_topo_fail(-EINVAL, parse->error, parse->error_bytes, "%s:%u: %s '%.80s'", parse->path,
-			    parse->line, what, which);
+	return wf_topo_fail(-EINVAL, parse->error, parse->error_bytes, "%s:%u: %s '%.80s'", parse->path, parse->line,
+			    what, which);
 }
 
 static int take_gpus(struct parse *parse, char *value)
@@ -110,8 +110,8 @@ static int take_cores(struct parse *parse, char *value)
 		return -ENOMEM;
 	rc = wf_topo_cpus_parse(value, group->cores, why, sizeof(why));
 	if (rc)
-		return wf_topo_fail(rc, parse->error, parse->error_bytes, "%s:%u: cores: %s", parse->path,
-				    parse->line, why);
+		return wf_topo_fail(rc, parse->error, parse->error_bytes, "%s:%u: cores: %s", parse->path, parse->line,
+				    why);
 	if (!hwloc_bitmap_isincluded(group->cores, parse->draft->allowed))
 		return wrong(parse, "this process may not run on all of cores", value);
 	return 0;
@@ -137,10 +137,10 @@ static const struct {
 	const char *key;
 	int (*take)(struct parse *parse, char *value);
 } keys[] = {
-	{ "gpu", take_gpus },	 { "numa", take_node },	    { "rails", take_rails },
+	{ "gpu", take_gpus },    { "numa", take_node },     { "rails", take_rails },
 	{ "cores", take_cores }, { "worker", take_worker },
 };
-#define KEYS	  (sizeof(keys) / sizeof(*keys))
+#define KEYS      (sizeof(keys) / sizeof(*keys))
 #define RAILS_KEY 2
 
 static int take_word(struct parse *parse, char *word, unsigned *seen)
@@ -185,8 +185,7 @@ static int take_line(struct parse *parse, char *line)
 		rc = *word ? take_word(parse, word, &seen) : 0;
 	if (!rc && !(seen & 1u << RAILS_KEY))
 		return wrong(parse, "a group needs", "rails=");
-	if (!rc && group->cores && group->worker >= 0 &&
-	    !hwloc_bitmap_isset(group->cores, (unsigned)group->worker))
+	if (!rc && group->cores && group->worker >= 0 && !hwloc_bitmap_isset(group->cores, (unsigned)group->worker))
 		return wrong(parse, "the worker is none of the group's", "cores");
 	return rc;
 }
@@ -223,8 +222,8 @@ static int settle(struct parse *parse)
 			continue;
 		if (parse->rest < 0)
 			return wf_topo_fail(-EINVAL, parse->error, parse->error_bytes,
-					    "%s: NIC '%s' is in no group; name it, or say rails=* in one",
-					    parse->path, draft->nics[n].name);
+					    "%s: NIC '%s' is in no group; name it, or say rails=* in one", parse->path,
+					    draft->nics[n].name);
 		draft->nic_group[n] = parse->rest;
 		draft->nic_rank[n] = parse->rank + 1;
 	}
@@ -243,9 +242,7 @@ static int settle(struct parse *parse)
 
 int wf_topo_group_by_file(struct wf_topo_draft *draft, const char *path, char *error, size_t error_bytes)
 {
-	struct parse parse = {
-		.draft = draft, .path = path, .rest = -1, .error = error, .error_bytes = error_bytes
-	};
+	struct parse parse = { .draft = draft, .path = path, .rest = -1, .error = error, .error_bytes = error_bytes };
 	FILE *file = fopen(path, "re");
 	struct stat st;
 	int rc;

@@ -47,8 +47,7 @@ static int find_allowed(const struct wf_topo *topo, const char *text, hwloc_bitm
 			return rc;
 		hwloc_bitmap_and(allowed, allowed, machine);
 		if (hwloc_bitmap_iszero(allowed))
-			return wf_topo_fail(-EINVAL, error, error_bytes,
-					    "none of CPUs '%s' is on this machine", text);
+			return wf_topo_fail(-EINVAL, error, error_bytes, "none of CPUs '%s' is on this machine", text);
 		return 0;
 	}
 	if (topo->this_host && !hwloc_get_cpubind(topo->hwloc, allowed, HWLOC_CPUBIND_PROCESS)) {
@@ -56,9 +55,7 @@ static int find_allowed(const struct wf_topo *topo, const char *text, hwloc_bitm
 		if (!hwloc_bitmap_iszero(allowed))
 			return 0;
 	}
-	return hwloc_bitmap_copy(allowed, machine)
-		   ? wf_topo_fail(-ENOMEM, error, error_bytes, "out of memory")
-		   : 0;
+	return hwloc_bitmap_copy(allowed, machine) ? wf_topo_fail(-ENOMEM, error, error_bytes, "out of memory") : 0;
 }
 
 static uint64_t order_of(hwloc_obj_t nic)
@@ -160,8 +157,7 @@ static int fill_plan(struct wf_topo_draft *draft, struct wf_topo_plan **ret_plan
 }
 
 int wf_topo_plan(const struct wf_topo *topo, const struct wf_topo_nic *nics, size_t count,
-		 const struct wf_topo_options *options, struct wf_topo_plan **ret_plan, char *error,
-		 size_t error_bytes)
+		 const struct wf_topo_options *options, struct wf_topo_plan **ret_plan, char *error, size_t error_bytes)
 {
 	static const struct wf_topo_options defaults;
 	struct wf_topo_draft draft = { .topo = topo, .nics = nics, .nic_count = count };
@@ -181,8 +177,7 @@ int wf_topo_plan(const struct wf_topo *topo, const struct wf_topo_nic *nics, siz
 	if (!rc && options->groups_path) {
 		rc = wf_topo_group_by_file(&draft, options->groups_path, error, error_bytes);
 		if (!rc && options->max_groups && draft.group_count > options->max_groups)
-			rc = wf_topo_fail(-EINVAL, error, error_bytes,
-					  "%s: %zu groups, but at most %u are asked for",
+			rc = wf_topo_fail(-EINVAL, error, error_bytes, "%s: %zu groups, but at most %u are asked for",
 					  options->groups_path, draft.group_count, options->max_groups);
 		explained = rc;
 	} else if (!rc) {

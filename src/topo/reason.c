@@ -32,8 +32,7 @@ static void say_gpus(FILE *out, const struct wf_topo_draft *draft, const struct 
 
 	fprintf(out, "GPU%s", plural(group->gpu_count));
 	for (size_t i = 0; i < group->gpu_count; i++)
-		fprintf(out, "%s %s", i ? "," : "",
-			wf_topo_pci_text(draft->topo->gpus[group->gpus[i]].pci, pci));
+		fprintf(out, "%s %s", i ? "," : "", wf_topo_pci_text(draft->topo->gpus[group->gpus[i]].pci, pci));
 }
 
 static void say_rule(FILE *out, const struct wf_topo_draft *draft, const struct wf_topo_draft_group *from,

@@ -56,8 +56,7 @@ static int load(struct wf_topo *topo, const char *xml_path, char *error, size_t 
 		rc = hwloc_topology_load(topo->hwloc);
 	free(text);
 	if (rc && xml_path)
-		return wf_topo_fail(-EINVAL, error, error_bytes, "%s: hwloc cannot make sense of it",
-				    xml_path);
+		return wf_topo_fail(-EINVAL, error, error_bytes, "%s: hwloc cannot make sense of it", xml_path);
 	if (rc)
 		return wf_topo_fail(-EIO, error, error_bytes, "hwloc cannot read this host's topology");
 	topo->this_host = hwloc_topology_is_thissystem(topo->hwloc);
@@ -74,8 +73,7 @@ static bool is_gpu(const struct hwloc_pcidev_attr_s *pci)
 	case NVIDIA:
 		return pci->class_id == VGA || pci->class_id == COMPUTE_3D || pci->class_id == DISPLAY_OTHER;
 	case AMD:
-		return pci->class_id == COMPUTE_3D || pci->class_id == DISPLAY_OTHER ||
-		       pci->class_id == ACCELERATOR;
+		return pci->class_id == COMPUTE_3D || pci->class_id == DISPLAY_OTHER || pci->class_id == ACCELERATOR;
 	case INTEL:
 		return pci->class_id == DISPLAY_OTHER || pci->class_id == ACCELERATOR;
 	case HABANA:
@@ -92,7 +90,7 @@ static void name_gpu(struct wf_topo_gpu *gpu, hwloc_obj_t object)
 		uint16_t device;
 		const char *name;
 	} known[] = { { 0x20b0, "A100" },  { 0x20b2, "A100 80GB" }, { 0x2330, "H100" }, { 0x2335, "H200" },
-		      { 0x2342, "GH200" }, { 0x2901, "B200" },	    { 0x3182, "B300" } };
+		      { 0x2342, "GH200" }, { 0x2901, "B200" },      { 0x3182, "B300" } };
 	const char *model = hwloc_obj_get_info_by_name(object, "PCIDevice");
 	const char *open = model ? strchr(model, '[') : NULL, *close = open ? strchr(open, ']') : NULL;
 
@@ -101,8 +99,7 @@ static void name_gpu(struct wf_topo_gpu *gpu, hwloc_obj_t object)
 	else
 		snprintf(gpu->name, sizeof(gpu->name), "%s", model ? model : "GPU");
 	for (size_t i = 0; !model && i < sizeof(known) / sizeof(*known); i++)
-		if (object->attr->pcidev.vendor_id == 0x10de &&
-		    object->attr->pcidev.device_id == known[i].device)
+		if (object->attr->pcidev.vendor_id == 0x10de && object->attr->pcidev.device_id == known[i].device)
 			snprintf(gpu->name, sizeof(gpu->name), "%s", known[i].name);
 }
 
@@ -150,8 +147,7 @@ static int find_nodes(struct wf_topo *topo)
 	topo->nodes = calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*topo->nodes));
 	if (!topo->nodes || !cores)
 		rc = -ENOMEM;
-	for (hwloc_obj_t o = NULL;
-	     !rc && (o = hwloc_get_next_obj_by_type(topo->hwloc, HWLOC_OBJ_NUMANODE, o));) {
+	for (hwloc_obj_t o = NULL; !rc && (o = hwloc_get_next_obj_by_type(topo->hwloc, HWLOC_OBJ_NUMANODE, o));) {
 		struct wf_topo_node *node = &topo->nodes[topo->node_count++];
 		hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topo->hwloc, HWLOC_OBJ_PACKAGE, o);
 		int at = -1;
@@ -183,8 +179,7 @@ static uint64_t rate_of(hwloc_obj_t device)
 
 static bool is_nic(hwloc_obj_t device, hwloc_obj_osdev_type_t type)
 {
-	return device->attr->osdev.type == type && device->name &&
-	       device->parent->type == HWLOC_OBJ_PCI_DEVICE;
+	return device->attr->osdev.type == type && device->name && device->parent->type == HWLOC_OBJ_PCI_DEVICE;
 }
 
 static int find_nics(struct wf_topo *topo)

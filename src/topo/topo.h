@@ -47,7 +47,7 @@ struct wf_topo_node {
 
 #define WF_TOPO_BRIDGES 8
 struct wf_topo_bridge {
-	bool host;		/* a root: only domain and bus of pci count */
+	bool host;              /* a root: only domain and bus of pci count */
 	struct wf_topo_pci pci; /* of the bridge's upstream side */
 };
 /* Where a device sits: what a picture needs. */
@@ -66,24 +66,23 @@ struct wf_topo_group {
 	enum wf_topo_memory memory;
 	int numa; /* OS index of its NUMA node, -1: not known or several */
 	size_t gpu_count, rail_count, core_count;
-	uint32_t *gpus;	 /* indices into wf_topo_gpus(), in PCI order */
+	uint32_t *gpus;  /* indices into wf_topo_gpus(), in PCI order */
 	uint32_t *rails; /* indices into the caller's list, nearest first; no rail is in two groups */
-	uint32_t
-	    *cores;   /* OS indices: one allowed thread of each physical core; empty when nothing is known */
-	int worker;   /* OS index of the core for the group's thread, -1 when there are no cores */
-	char *reason; /* one sentence for people */
+	uint32_t *cores; /* OS indices: one allowed thread of each physical core; empty when nothing is known */
+	int worker;      /* OS index of the core for the group's thread, -1 when there are no cores */
+	char *reason;    /* one sentence for people */
 };
 
 struct wf_topo_plan {
 	bool this_host; /* false: from XML, so a core may not exist here and a failed pin is no error */
-	size_t count;	/* 0 only when there are no NICs */
-	size_t found;	/* groups before max_groups merged them */
+	size_t count;   /* 0 only when there are no NICs */
+	size_t found;   /* groups before max_groups merged them */
 	struct wf_topo_group *groups;
 };
 
 /* Zeros and NULLs are the defaults. */
 struct wf_topo_options {
-	uint32_t max_groups;	  /* merge neighbours down to so many; 0: no limit */
+	uint32_t max_groups;      /* merge neighbours down to so many; 0: no limit */
 	const char *groups_path;  /* an override file, docs/TOPOLOGY.md; NULL: none */
 	const char *allowed_cpus; /* "0-3,8": only these; default: this process's mask (or all of an XML's) */
 };
@@ -114,8 +113,7 @@ const char *wf_topo_machine(const struct wf_topo *topo); /* its product name, ""
 size_t wf_topo_nics(const struct wf_topo *topo, const struct wf_topo_nic **ret_nics);
 
 void wf_topo_locate(const struct wf_topo *topo, const struct wf_topo_nic *nic, struct wf_topo_spot *ret_spot);
-void wf_topo_locate_gpu(const struct wf_topo *topo, const struct wf_topo_gpu *gpu,
-			struct wf_topo_spot *ret_spot);
+void wf_topo_locate_gpu(const struct wf_topo *topo, const struct wf_topo_gpu *gpu, struct wf_topo_spot *ret_spot);
 
 /* "0000:4f:00.0" or "4f:00.0", nothing before or after it. -EINVAL otherwise. */
 int wf_topo_pci_parse(const char *text, struct wf_topo_pci *ret_pci);

@@ -208,8 +208,8 @@ static int slurp(const char *path, char **ret_text, size_t *ret_bytes, char *err
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		rc = wf_topo_fail(-EINVAL, error, error_bytes, "%s: not a file", path);
 	else if (st.st_size > FILE_MAX)
-		rc = wf_topo_fail(-E2BIG, error, error_bytes, "%s: too large for a topology (limit %u MiB)",
-				  path, FILE_MAX >> 20);
+		rc = wf_topo_fail(-E2BIG, error, error_bytes, "%s: too large for a topology (limit %u MiB)", path,
+				  FILE_MAX >> 20);
 	else if (!(text = malloc((size_t)st.st_size + 1)))
 		rc = wf_topo_fail(-ENOMEM, error, error_bytes, "out of memory");
 	while (!rc && n > 0 && got < (size_t)st.st_size) {

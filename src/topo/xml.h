@@ -32,7 +32,7 @@ struct wf_topo_xml_frame {
 	bool leaf; /* may hold no objects that have cores */
 	hwloc_bitmap_t cpus, nodes;
 	hwloc_bitmap_t taken; /* CPUs of the children so far */
-	int last;	      /* the first CPU of the last of them */
+	int last;             /* the first CPU of the last of them */
 };
 
 struct wf_topo_xml {

@@ -11,7 +11,7 @@
 #include "topo/xml.h"
 
 #define INDEX_MAX   (1u << 16)
-#define SET_MAX	    (INDEX_MAX / 4 + INDEX_MAX / 16) /* "0x12345678," for each 32 */
+#define SET_MAX     (INDEX_MAX / 4 + INDEX_MAX / 16) /* "0x12345678," for each 32 */
 #define OBJECTS_MAX 200000
 #define TEXT_MAX    512
 
@@ -99,10 +99,8 @@ static int put_facts(struct wf_topo_xml *xml)
 
 		if (!value)
 			continue;
-		if (facts[i].letters ? !made_of(value, facts[i].letters, facts[i].most)
-				     : value->bytes > facts[i].most)
-			return wf_topo_xml_wrong(
-			    xml, "an object's fact (os_index, name, PCI address, …) is not one");
+		if (facts[i].letters ? !made_of(value, facts[i].letters, facts[i].most) : value->bytes > facts[i].most)
+			return wf_topo_xml_wrong(xml, "an object's fact (os_index, name, PCI address, …) is not one");
 		put(xml, facts[i].name, value);
 	}
 	return 0;
@@ -129,8 +127,7 @@ static int start_root(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame)
 	if (end == version->text || *end != '.')
 		return wf_topo_xml_wrong(xml, "the topology's version is not a number");
 	if (major != 2)
-		return wf_topo_xml_wrong(xml,
-					 "written by another hwloc than 2.x; save it again with lstopo 2");
+		return wf_topo_xml_wrong(xml, "written by another hwloc than 2.x; save it again with lstopo 2");
 	frame->kind = WF_TOPO_XML_ROOT;
 	fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
 	      "<topology version=\"2.0\">\n",
@@ -149,8 +146,8 @@ static int check_single(struct wf_topo_xml *xml, hwloc_const_bitmap_t set)
 	return 0;
 }
 
-static int check_sets(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame,
-		      struct wf_topo_xml_frame *parent, bool is_node)
+static int check_sets(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame, struct wf_topo_xml_frame *parent,
+		      bool is_node)
 {
 	if (take_set(xml, "cpuset", &frame->cpus) || take_set(xml, "nodeset", &frame->nodes))
 		return -EINVAL;
@@ -171,13 +168,11 @@ static int check_sets(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame,
 	if (!hwloc_bitmap_iszero(parent->taken) && hwloc_bitmap_first(frame->cpus) < parent->last)
 		return wf_topo_xml_wrong(xml, "objects are not in the order of their CPUs");
 	parent->last = hwloc_bitmap_first(frame->cpus);
-	return hwloc_bitmap_or(parent->taken, parent->taken, frame->cpus)
-		   ? wf_topo_xml_wrong(xml, "out of memory")
-		   : 0;
+	return hwloc_bitmap_or(parent->taken, parent->taken, frame->cpus) ? wf_topo_xml_wrong(xml, "out of memory") : 0;
 }
 
-static int start_object(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame,
-			struct wf_topo_xml_frame *parent, const char *type)
+static int start_object(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame, struct wf_topo_xml_frame *parent,
+			const char *type)
 {
 	bool is_node = strcmp(type, "NUMANode") == 0, is_pu = strcmp(type, "PU") == 0;
 	bool is_machine = strcmp(type, "Machine") == 0;
@@ -212,8 +207,8 @@ static int start_object(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame
 	return rc;
 }
 
-static int start_device(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame,
-			struct wf_topo_xml_frame *parent, const char *type)
+static int start_device(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame, struct wf_topo_xml_frame *parent,
+			const char *type)
 {
 	const char *needed = strcmp(type, "Bridge") == 0   ? "bridge_type"
 			     : strcmp(type, "PCIDev") == 0 ? "pci_busid"
@@ -222,14 +217,12 @@ static int start_device(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame
 	bool is_bridge = strcmp(type, "Bridge") == 0, is_os = strcmp(type, "OSDev") == 0;
 	int rc;
 
-	if ((parent->kind != WF_TOPO_XML_OBJECT && parent->kind != WF_TOPO_XML_DEVICE) || !xml->objects ||
-	    parent->leaf)
+	if ((parent->kind != WF_TOPO_XML_OBJECT && parent->kind != WF_TOPO_XML_DEVICE) || !xml->objects || parent->leaf)
 		return wf_topo_xml_wrong(xml, "a device is where none can be");
 	if (!word || (is_bridge && !wf_topo_xml_is(*word, "0-1") && !wf_topo_xml_is(*word, "1-1")) ||
 	    (is_os && !made_of(word, "0123456", 1)))
 		return wf_topo_xml_wrong(xml, "a device does not say what it is");
-	if (is_bridge &&
-	    (!find(xml, "bridge_pci") || (wf_topo_xml_is(*word, "1-1") && !find(xml, "pci_busid"))))
+	if (is_bridge && (!find(xml, "bridge_pci") || (wf_topo_xml_is(*word, "1-1") && !find(xml, "pci_busid"))))
 		return wf_topo_xml_wrong(xml, "a bridge does not say where it is");
 	frame->kind = WF_TOPO_XML_DEVICE;
 	frame->leaf = is_os;
@@ -246,8 +239,7 @@ static int start_device(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame
 	return rc;
 }
 
-static int take_object(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame,
-		       struct wf_topo_xml_frame *parent)
+static int take_object(struct wf_topo_xml *xml, struct wf_topo_xml_frame *frame, struct wf_topo_xml_frame *parent)
 {
 	static const char *const kept[] = { "Machine", "Package", "Die", "Group", "NUMANode", "Core", "PU" };
 	static const char *const devices[] = { "Bridge", "PCIDev", "OSDev" };

@@ -9,7 +9,7 @@
 /* magic:4 kind:1 version:1 reserved:2 total:4 checksum:8, then the body the checksum covers */
 #define HEADER       20
 #define VERSION      2
-#define TILED        3 /* a region of which a rail has several keys; any other is as it was */
+#define TILED        3                    /* a region of which a rail has several keys; any other is as it was */
 #define MAGIC        UINT32_C(0x54464557) /* "WEFT" */
 #define KIND_ADDRESS 'A'
 #define KIND_REGION  'R'
@@ -205,7 +205,8 @@ static bool unpack_rail(struct wf_cursor *cursor, struct wf_wire_region *region,
 }
 
 /* keys: room for so many, or NULL. */
-static int unpack_region(const void *blob, size_t bytes, struct wf_wire_region *ret_region, uint64_t *keys, uint32_t room)
+static int unpack_region(const void *blob, size_t bytes, struct wf_wire_region *ret_region, uint64_t *keys,
+			 uint32_t room)
 {
 	struct wf_cursor cursor;
 	uint64_t seen = 0;

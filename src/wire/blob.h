@@ -53,10 +53,10 @@ struct wf_wire_region {
 	uint32_t count;
 	uint32_t tiles; /* of all rails: how many keys there are beside this structure, in the order of its rails */
 	struct {
-		uint8_t rail;  /* index in the exporter's address */
+		uint8_t rail;   /* index in the exporter's address */
 		uint16_t tiles; /* 0: registered as one */
-		uint64_t key;  /* when it is */
-		uint64_t base; /* what offset 0 is called on that rail: an address, or 0 */
+		uint64_t key;   /* when it is */
+		uint64_t base;  /* what offset 0 is called on that rail: an address, or 0 */
 		uint64_t step, reach;
 	} key[WF_MAX_RAILS];
 };

@@ -16,28 +16,29 @@
 #define WF_FRAME_PAYLOAD (WF_FRAME_BYTES - WF_FRAME_HEADER)
 
 enum wf_frame_kind {
-	WF_FRAME_HELLO = 1, /* tag: our handle for you; call: the incarnation we look for; status: the number of the question that it
+	WF_FRAME_HELLO =
+	    1, /* tag: our handle for you; call: the incarnation we look for; status: the number of the question that it
 			       asks, any; the rest as in WELCOME */
-	WF_FRAME_WELCOME,   /* the answer: status: that number; tag: our handle for you; first: our secret for you; seq: immediates you may have unread here on
+	WF_FRAME_WELCOME, /* the answer: status: that number; tag: our handle for you; first: our secret for you; seq: immediates you may have unread here on
 			       this path; total: the largest message we take; ack: our address's revision; payload: our address */
-	WF_FRAME_BYE,       /* we removed you, or are closing */
+	WF_FRAME_BYE,     /* we removed you, or are closing */
 	WF_FRAME_PING,
-	WF_FRAME_PONG,      /* also carries a lone acknowledgement or credit */
-	WF_FRAME_MESSAGE,   /* a part of a message: seq, first, total, tag, call, status, type count */
-	WF_FRAME_NUDGE,     /* we write to you: look for what comes; says nothing else */
+	WF_FRAME_PONG,    /* also carries a lone acknowledgement or credit */
+	WF_FRAME_MESSAGE, /* a part of a message: seq, first, total, tag, call, status, type count */
+	WF_FRAME_NUDGE,   /* we write to you: look for what comes; says nothing else */
 	WF_FRAME_CHALLENGE, /* say hello again, with this: first: our secret for you. To the address we know, or else the one claimed */
 	WF_FRAME_LAST,
 };
 
 enum wf_message_type {
 	WF_MESSAGE_SEND = 1,
-	WF_MESSAGE_CALL,    /* call: the caller's number for it */
-	WF_MESSAGE_REPLY,   /* call: that number; status */
+	WF_MESSAGE_CALL,  /* call: the caller's number for it */
+	WF_MESSAGE_REPLY, /* call: that number; status */
 	WF_MESSAGE_NOTIFY,
-	WF_MESSAGE_BARRIER, /* tag: the barrier's id */
-	WF_MESSAGE_REVOKE,  /* call: the region's handle */
-	WF_MESSAGE_MANIFEST,/* NOTIFY of a checked transfer; call: the sender's number for it */
-	WF_MESSAGE_VERDICT, /* the answer: call: that number; status */
+	WF_MESSAGE_BARRIER,  /* tag: the barrier's id */
+	WF_MESSAGE_REVOKE,   /* call: the region's handle */
+	WF_MESSAGE_MANIFEST, /* NOTIFY of a checked transfer; call: the sender's number for it */
+	WF_MESSAGE_VERDICT,  /* the answer: call: that number; status */
 	WF_MESSAGE_LAST,
 };
 
@@ -50,11 +51,11 @@ struct wf_frame {
 	uint8_t from_rail, to_rail; /* indices in the sender's and the receiver's address */
 	uint8_t type;               /* MESSAGE: enum wf_message_type */
 	uint8_t reserved;
-	uint64_t incarnation;       /* the sender's */
-	uint64_t to_peer;           /* the receiver's handle for the sender; 0 while not known */
+	uint64_t incarnation; /* the sender's */
+	uint64_t to_peer;     /* the receiver's handle for the sender; 0 while not known */
 	uint32_t from_epoch, to_epoch;
-	uint64_t ack;               /* every frame below this number has arrived here */
-	uint64_t credit;            /* frames below this number may be sent to us */
+	uint64_t ack;    /* every frame below this number has arrived here */
+	uint64_t credit; /* frames below this number may be sent to us */
 	uint32_t payload_bytes;
 	int32_t status;
 	uint64_t seq, first, total; /* MESSAGE: this frame, the message's first frame, the message's bytes */

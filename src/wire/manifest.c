@@ -8,8 +8,7 @@
 
 enum { RANGES, PAGES, PAGES_LISTED, FORMS };
 
-#define HEAD_BYTES                                                                                           \
-	(8u + 8u + 8u + 1u + 1u) /* sum, unit, count, form, payload's length: the sum comes first */
+#define HEAD_BYTES  (8u + 8u + 8u + 1u + 1u) /* sum, unit, count, form, payload's length: the sum comes first */
 #define RANGE_BYTES 32u
 #define PAGES_BYTES 40u
 #define INDEX_BYTES 4u
@@ -23,8 +22,7 @@ size_t wf_manifest_bytes(const struct wf_manifest *manifest)
 {
 	size_t each = !manifest->paged ? RANGE_BYTES : manifest->list ? INDEX_BYTES : 0;
 
-	return HEAD_BYTES + manifest->payload_bytes + (manifest->paged ? PAGES_BYTES : 0) +
-	       manifest->count * each;
+	return HEAD_BYTES + manifest->payload_bytes + (manifest->paged ? PAGES_BYTES : 0) + manifest->count * each;
 }
 
 static void put_range(struct wf_cursor *cursor, const struct wf_manifest_range *range)
@@ -128,8 +126,7 @@ int wf_manifest_unpack(const void *buffer, size_t bytes, struct wf_manifest *ret
 	form = wf_get_uint(&cursor, 1);
 	manifest.payload_bytes = (uint32_t)wf_get_uint(&cursor, 1);
 	if (cursor.bad || form >= FORMS || manifest.payload_bytes > WF_MANIFEST_PAYLOAD ||
-	    manifest.payload_bytes > cursor.left || !manifest.unit_bytes ||
-	    manifest.unit_bytes > WF_MANIFEST_UNIT)
+	    manifest.payload_bytes > cursor.left || !manifest.unit_bytes || manifest.unit_bytes > WF_MANIFEST_UNIT)
 		return -EPROTO;
 	manifest.payload = cursor.at;
 	cursor.at += manifest.payload_bytes;
@@ -151,8 +148,8 @@ int wf_manifest_unpack(const void *buffer, size_t bytes, struct wf_manifest *ret
 		break;
 	}
 	/* Pages of nothing, or all in one place, would make a walk of any length out of a short message. */
-	if (!ok || (manifest.paged && manifest.count &&
-		    (!manifest.page.bytes || manifest.stride < manifest.page.bytes)))
+	if (!ok ||
+	    (manifest.paged && manifest.count && (!manifest.page.bytes || manifest.stride < manifest.page.bytes)))
 		return -EPROTO;
 	if (!total_of(&manifest))
 		return -EPROTO;

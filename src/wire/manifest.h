@@ -27,8 +27,8 @@ struct wf_manifest {
 	const void *payload; /* the notification's own */
 	uint32_t payload_bytes;
 	bool paged;
-	uint64_t count;		       /* of ranges or pages */
-	uint64_t bytes;		       /* in all; unpacking finds it */
+	uint64_t count;                /* of ranges or pages */
+	uint64_t bytes;                /* in all; unpacking finds it */
 	struct wf_manifest_range page; /* PAGED: region, proof, offset of page 0, bytes of a page */
 	uint64_t stride;
 	const void *list; /* ranges; or page numbers, NULL: 0, 1, 2, … In the bytes unpacked, or the caller's

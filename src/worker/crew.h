@@ -8,7 +8,8 @@
 #include <pthread.h>
 #include <stdint.h>
 
-int wf_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argument); /* 0 or an errno, as pthread_create() */
+int wf_thread_create(pthread_t *thread, void *(*run)(void *argument),
+		     void *argument); /* 0 or an errno, as pthread_create() */
 
 /* Calls work for 0 to count - 1, each on a thread of its own where there is one to be had, and returns when all are done. The
  * caller's own thread is one of them. */

@@ -22,7 +22,7 @@ struct wf_timer {
 struct wf_timers {
 	struct wf_link slot[WF_WHEEL_SLOTS]; /* due within a lap from tick */
 	struct wf_link lap[WF_WHEEL_LAPS];   /* due later: goes to its slot when its lap begins */
-	uint64_t tick; /* everything due before it has been run */
+	uint64_t tick;                       /* everything due before it has been run */
 	uint64_t count;
 };
 

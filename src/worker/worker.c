@@ -23,9 +23,9 @@
 #define NAP_LONG_NS   (5 * WF_MS)   /* … so often when it has been … */
 #define NAP_DEEP_NS   (200 * WF_MS) /* … for so long … */
 #define NAP_PART      500           /* … and then for a five hundredth of how long it has been, … */
-#define NAP_LAST_NS   (51 * WF_MS)  /* … at most so long: two from one housekeeping to the next, which wakes us anyway. */
-#define LOOK_NS       (20 * WF_US)  /* and after a nap, before the next */
-#define DEEP_SLEEP_NS (20 * WF_MS)  /* quiet for so long: sleep until a descriptor or a timer says otherwise */
+#define NAP_LAST_NS   (51 * WF_MS) /* … at most so long: two from one housekeeping to the next, which wakes us anyway. */
+#define LOOK_NS       (20 * WF_US) /* and after a nap, before the next */
+#define DEEP_SLEEP_NS (20 * WF_MS) /* quiet for so long: sleep until a descriptor or a timer says otherwise */
 #define SLEEP_LAST_NS (1000 * WF_MS)
 #define SLEEPER_NS    (1000 * WF_MS) /* no news for so long: what wakes us now is likely a sign of life, and soon read */
 
@@ -133,7 +133,8 @@ static void sleep_for(struct wf_worker *worker, uint64_t limit_ns)
 	if (got <= 0)
 		return;
 	for (int i = 0; i < got; i++)
-		if (events[i].data.fd != worker->wake_fd) { /* that one is for notes, which say themselves what they are */
+		if (events[i].data.fd !=
+		    worker->wake_fd) {       /* that one is for notes, which say themselves what they are */
 			worker->idle_ns = 0; /* look closely again for a while */
 			worker->woken = true;
 		}
@@ -215,8 +216,8 @@ static bool await_phase(struct wf_worker *worker, enum wf_worker_phase phase, ui
 	int error = 0;
 
 	while (worker->phase < phase && !error)
-		error = at == WF_NEVER ? pthread_cond_wait(&worker->changed, &worker->lock) :
-					 pthread_cond_timedwait(&worker->changed, &worker->lock, &limit);
+		error = at == WF_NEVER ? pthread_cond_wait(&worker->changed, &worker->lock)
+				       : pthread_cond_timedwait(&worker->changed, &worker->lock, &limit);
 	return worker->phase >= phase;
 }
 

@@ -36,12 +36,12 @@ struct wf_worker {
 	bool abandoned;             /* nobody waits for its end */
 	int start_status;
 	int wake_fd, epoll_fd;
-	uint64_t now_ns;  /* as of this turn or one just before it; the worker's own */
-	uint64_t tick_ns; /* the kernel's tick when it was read … */
+	uint64_t now_ns;      /* as of this turn or one just before it; the worker's own */
+	uint64_t tick_ns;     /* the kernel's tick when it was read … */
 	uint32_t clock_turns; /* … and for how many turns more it will do */
-	uint64_t idle_ns; /* since when nothing happened; 0: busy */
-	uint64_t news_ns; /* when last something did */
-	int faint;        /* of what happened in this turn, mere signs of life: the layer above counts them here */
+	uint64_t idle_ns;     /* since when nothing happened; 0: busy */
+	uint64_t news_ns;     /* when last something did */
+	int faint;            /* of what happened in this turn, mere signs of life: the layer above counts them here */
 	struct wf_spin spin;
 	bool looks, napped; /* since something happened: it looks before it naps; it has napped */
 	bool woken;         /* by a descriptor, and nothing has come of it yet */
@@ -91,7 +91,8 @@ static inline bool wf_worker_enter(struct wf_worker *worker)
 	return false;
 }
 
-void wf_worker_ask_to_stop(struct wf_worker *worker); /* it does so in its own time; for several, before the first is waited for */
+void wf_worker_ask_to_stop(
+    struct wf_worker *worker); /* it does so in its own time; for several, before the first is waited for */
 /* How long to wait for a worker's last turn to end, and then for ops->stop. */
 struct wf_worker_limits {
 	uint64_t turn_ns, stop_ns;

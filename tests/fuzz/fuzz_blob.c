@@ -34,8 +34,7 @@ static void check_address(const uint8_t *blob, size_t bytes)
 	if (wf_blob_unpack_address(blob, bytes, &address))
 		return;
 	if (wf_blob_pack_address(&address, packed, &room) || wf_blob_unpack_address(packed, room, &again) ||
-	    again.incarnation != address.incarnation || again.count != address.count ||
-	    address.count > WF_MAX_RAILS)
+	    again.incarnation != address.incarnation || again.count != address.count || address.count > WF_MAX_RAILS)
 		abort();
 	for (uint32_t i = 0; i < address.count; i++)
 		if (strcmp(again.rail[i].name, address.rail[i].name) ||
@@ -60,13 +59,14 @@ static void check_region(const uint8_t *blob, size_t bytes)
 		return; /* a longer blob than there is reason to make */
 	if (wf_blob_unpack_tiles(blob, bytes, &region, keys) || wf_blob_pack_region(&region, keys, packed, &room) ||
 	    wf_blob_unpack_region(packed, room, &again) || memcmp(&region, &again, sizeof(region)) ||
-	    wf_blob_unpack_tiles(packed, room, &again, keys_again) || memcmp(keys, keys_again, region.tiles * sizeof(keys[0])))
+	    wf_blob_unpack_tiles(packed, room, &again, keys_again) ||
+	    memcmp(keys, keys_again, region.tiles * sizeof(keys[0])))
 		abort();
 	/* Every offset has a key. */
 	for (uint32_t i = 0; i < region.count; i++)
-		if (region.key[i].tiles &&
-		    (region.key[i].tiles < 2 || region.key[i].reach < WF_REACH_LEAST ||
-		     region.bytes - (region.key[i].tiles - 1) * region.key[i].step > region.key[i].step + region.key[i].reach))
+		if (region.key[i].tiles && (region.key[i].tiles < 2 || region.key[i].reach < WF_REACH_LEAST ||
+					    region.bytes - (region.key[i].tiles - 1) * region.key[i].step >
+						region.key[i].step + region.key[i].reach))
 			abort();
 }
 

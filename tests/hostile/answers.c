@@ -99,7 +99,8 @@ void never_acknowledge_revocations(void **state)
 	for (int i = 0; i < REGIONS; i++) {
 		weft_region region;
 
-		assert_int_equal(weft_region_register(world.victim.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region), 0);
+		assert_int_equal(
+		    weft_region_register(world.victim.engine, memory, sizeof(memory), WEFT_REMOTE_WRITE, &region), 0);
 		assert_int_equal(weft_region_revoke(world.victim.engine, region), 0);
 		assert_int_equal(weft_region_close(world.victim.engine, region), 0);
 	}

@@ -45,8 +45,8 @@ static void be_silent(int to)
 		listen_somewhere(i < FULL ? 0 : 16, &name);
 		port[i] = name.sin_port;
 		for (int j = 0; i < FULL && j < 2; j++)
-			connect(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), (const struct sockaddr *)&name,
-				sizeof(name));
+			connect(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0),
+				(const struct sockaddr *)&name, sizeof(name));
 	}
 	if (write(to, port, sizeof(port)) != sizeof(port))
 		_exit(1);

@@ -39,8 +39,8 @@ static void try_all(bool write)
 	count = guess(&known, keys);
 	memset(world.stranger.data, 0xee, 4096);
 	for (uint32_t i = 0; i < count; i++)
-		if (!(write ? raw_write(&world.stranger, keys[i], victim.key[0].base, 64) :
-			      raw_read(&world.stranger, keys[i], victim.key[0].base, 64)))
+		if (!(write ? raw_write(&world.stranger, keys[i], victim.key[0].base, 64)
+			    : raw_read(&world.stranger, keys[i], victim.key[0].base, 64)))
 			fail_msg("key %#llx was good", (unsigned long long)keys[i]);
 	assert_int_equal(weft_region_close(world.victim.engine, own), 0);
 	memory_is_untouched();
@@ -69,9 +69,8 @@ void keys_do_not_repeat(void **state)
 	for (int i = 0; i < COUNT; i++) {
 		weft_region region;
 
-		assert_int_equal(weft_region_register(world.victim.engine, memory, sizeof(memory), WEFT_REMOTE_READ,
-						      &region),
-				 0);
+		assert_int_equal(
+		    weft_region_register(world.victim.engine, memory, sizeof(memory), WEFT_REMOTE_READ, &region), 0);
 		key[i] = descriptor_of(region).key[0].key;
 		for (int j = 0; j < i; j++)
 			assert_true((uint32_t)(key[i] ^ key[j]) && (key[i] ^ key[j]) >> 32);

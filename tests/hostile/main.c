@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#define ATTACK(name) cmocka_unit_test_setup_teardown(name, world_open, world_close)
+#define ATTACK(name)              cmocka_unit_test_setup_teardown(name, world_open, world_close)
 #define WITH_A_SMALL_WINDOW(name) cmocka_unit_test_setup_teardown(name, small_window, world_close)
 
 int main(int argc, char **argv)

@@ -43,7 +43,9 @@ static void learns_nothing(struct raw_link *link, struct wf_manifest_range at)
 
 static struct wf_manifest_range range_of(const struct wf_wire_region *region, uint64_t offset, uint64_t bytes)
 {
-	return (struct wf_manifest_range){ .region = region->region, .proof = region->proof, .offset = offset, .bytes = bytes };
+	return (struct wf_manifest_range){
+		.region = region->region, .proof = region->proof, .offset = offset, .bytes = bytes
+	};
 }
 
 /* The handle is easily guessed: without the descriptor it is worth nothing. One byte at a time would do. */

@@ -193,7 +193,8 @@ void ask_while_the_owner_is_added(void **state)
 			say_hello(&link, &world.stranger.address);
 			for (int j = 0; j < 4 && raw_receive(&world.stranger, 0, &frame); j++)
 				if (frame->call == owners.incarnation && /* not of the trial before */
-				    (frame->kind == WF_FRAME_HELLO || frame->kind == WF_FRAME_WELCOME || frame->kind == WF_FRAME_CHALLENGE))
+				    (frame->kind == WF_FRAME_HELLO || frame->kind == WF_FRAME_WELCOME ||
+				     frame->kind == WF_FRAME_CHALLENGE))
 					assert_int_equal(frame->first, link.token);
 		}
 		assert_int_equal(pthread_join(adder, &status), 0);

@@ -178,8 +178,7 @@ bool raw_send_bytes(struct raw *raw, const void *bytes, size_t count)
 	ssize_t posted;
 
 	memmove(raw->out, bytes, count);
-	while ((posted = fi_send(raw->ep, raw->out, count, raw->desc, raw->victim, &request->context)) ==
-		       -FI_EAGAIN &&
+	while ((posted = fi_send(raw->ep, raw->out, count, raw->desc, raw->victim, &request->context)) == -FI_EAGAIN &&
 	       now_ns() < limit)
 		turn(raw);
 	return !finish(raw, request, posted);
@@ -245,8 +244,8 @@ static int rma(struct raw *raw, bool write, struct fi_rma_iov at, uint64_t immed
 	ssize_t posted;
 
 	do {
-		posted = write ? post_write(raw, request, at, immediate) :
-				 fi_read(raw->ep, raw->data, at.len, raw->desc, raw->victim, at.addr, at.key,
+		posted = write ? post_write(raw, request, at, immediate)
+			       : fi_read(raw->ep, raw->data, at.len, raw->desc, raw->victim, at.addr, at.key,
 					 &request->context);
 		if (posted == -FI_EAGAIN)
 			turn(raw);

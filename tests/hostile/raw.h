@@ -37,14 +37,14 @@ struct raw {
 	struct fid_av *av;
 	struct fid_mr *mr;
 	void *desc;
-	uint8_t *memory;	     /* what follows lies in it */
-	uint8_t *out;		     /* a frame */
-	uint8_t *data;		     /* what RMA reads into and writes from */
+	uint8_t *memory; /* what follows lies in it */
+	uint8_t *out;    /* a frame */
+	uint8_t *data;   /* what RMA reads into and writes from */
 	fi_addr_t victim;
 	struct wf_wire_address address; /* ours, as we choose to tell it */
 	struct wf_wire_address theirs;
-	int32_t misquote; /* added to the number of a question when we answer it */
-	uint32_t next; /* the receive that is looked at first */
+	int32_t misquote;  /* added to the number of a question when we answer it */
+	uint32_t next;     /* the receive that is looked at first */
 	uint8_t from_rail; /* which of its rails says hello */
 	uint64_t patience; /* how long to wait for the victim; only what is refused ever takes so long */
 	struct raw_receive receive[RAW_RECEIVES];
@@ -78,8 +78,8 @@ struct raw_link {
 	uint64_t handle; /* the victim's for us */
 	uint64_t token;  /* its secret */
 	uint32_t epoch, their_epoch;
-	uint64_t seq;	   /* of our next frame */
-	uint64_t expected; /* of theirs */
+	uint64_t seq;           /* of our next frame */
+	uint64_t expected;      /* of theirs */
 	uint64_t acked, credit; /* what the victim says */
 	uint64_t max_message;
 };

@@ -12,12 +12,12 @@ typedef void (*action)(struct caller *caller, struct station *station);
 #define HANDLE(caller, table) atomic_load(&(table)[pick(caller, COUNT(table))])
 
 /* Makes the call known to the watchdog. */
-#define CALL(caller, name, status, allowed, ...)                                                                     \
-	do {                                                                                                         \
-		enter_call(caller, #name);                                                                           \
-		status = name(__VA_ARGS__);                                                                          \
-		leave_call(caller);                                                                                  \
-		check(caller, #name, status, allowed);                                                               \
+#define CALL(caller, name, status, allowed, ...)                                                                       \
+	do {                                                                                                           \
+		enter_call(caller, #name);                                                                             \
+		status = name(__VA_ARGS__);                                                                            \
+		leave_call(caller);                                                                                    \
+		check(caller, #name, status, allowed);                                                                 \
 	} while (0)
 
 static const int nothing[] = { 0 };
@@ -44,8 +44,8 @@ static bool take_blob(struct caller *caller, struct blob *ret_blob, bool region)
 	return ret_blob->bytes;
 }
 
-static const int blob_errors[] = { EINVAL, EPROTO, EBADMSG, EPROTONOSUPPORT, EHOSTUNREACH, ENOENT, EALREADY, ESTALE,
-				   EMSGSIZE, ERANGE, ENOTSUP, 0 };
+static const int blob_errors[] = { EINVAL,   EPROTO, EBADMSG,  EPROTONOSUPPORT, EHOSTUNREACH, ENOENT,
+				   EALREADY, ESTALE, EMSGSIZE, ERANGE,          ENOTSUP,      0 };
 
 static void add_peer(struct caller *caller, struct station *station)
 {
@@ -120,8 +120,8 @@ static void export_region(struct caller *caller, struct station *station)
 	size_t bytes = sizeof(blob.data);
 	int status;
 
-	CALL(caller, weft_region_export, status, allowed, station->engine, atomic_load(&station->region[slot]), blob.data,
-	     &bytes);
+	CALL(caller, weft_region_export, status, allowed, station->engine, atomic_load(&station->region[slot]),
+	     blob.data, &bytes);
 	if (status)
 		return;
 	blob.bytes = (uint32_t)bytes;
@@ -140,11 +140,11 @@ static void register_region(struct caller *caller, struct station *station)
 	if (atomic_load(&station->region[slot]))
 		return;
 	if (pick(caller, 2))
-		CALL(caller, weft_region_register, status, nothing, station->engine, station->memory + slot * CHUNK, CHUNK,
-		     (uint32_t)pick(caller, 4), &region);
+		CALL(caller, weft_region_register, status, nothing, station->engine, station->memory + slot * CHUNK,
+		     CHUNK, (uint32_t)pick(caller, 4), &region);
 	else
-		CALL(caller, weft_region_register_near, status, nothing, station->engine, station->memory + slot * CHUNK, CHUNK,
-		     (uint32_t)pick(caller, 4), "numa:0", &region);
+		CALL(caller, weft_region_register_near, status, nothing, station->engine,
+		     station->memory + slot * CHUNK, CHUNK, (uint32_t)pick(caller, 4), "numa:0", &region);
 	if (!atomic_compare_exchange_strong(&station->region[slot], &none, region))
 		CALL(caller, weft_region_close, status, closing, station->engine, region);
 	else
@@ -172,7 +172,8 @@ static void revoke_region(struct caller *caller, struct station *station)
 
 /* ---- operations ---- */
 
-static const int submit_errors[] = { EAGAIN, ENOENT, EHOSTDOWN, ESTALE, EACCES, EBUSY, ERANGE, EMSGSIZE, EOPNOTSUPP, EINVAL, 0 };
+static const int submit_errors[] = { EAGAIN, ENOENT,   EHOSTDOWN,  ESTALE, EACCES, EBUSY,
+				     ERANGE, EMSGSIZE, EOPNOTSUPP, EINVAL, 0 };
 
 struct order {
 	struct outlet *outlet;
@@ -182,8 +183,8 @@ struct order {
 
 static uint64_t some_timeout(struct caller *caller)
 {
-	static const uint64_t timeouts[] = { WEFT_MICROSECOND, WEFT_MILLISECOND, 20 * WEFT_MILLISECOND, 200 * WEFT_MILLISECOND,
-					     WEFT_SECOND };
+	static const uint64_t timeouts[] = { WEFT_MICROSECOND, WEFT_MILLISECOND, 20 * WEFT_MILLISECOND,
+					     200 * WEFT_MILLISECOND, WEFT_SECOND };
 
 	return timeouts[pick(caller, COUNT(timeouts))];
 }
@@ -214,7 +215,8 @@ static void take_order(struct caller *caller, struct station *station, bool data
 		op->flags = WEFT_CHECKSUM;
 }
 
-static void give_order(struct caller *caller, struct station *station, struct order *order, int status, weft_transfer transfer)
+static void give_order(struct caller *caller, struct station *station, struct order *order, int status,
+		       weft_transfer transfer)
 {
 	if (status)
 		ticket_void(order->op.tag);
@@ -237,7 +239,8 @@ static struct weft_write some_write(struct caller *caller, struct station *stati
 	uint64_t bytes = some_bytes(caller);
 
 	return (struct weft_write){ HANDLE(caller, station->region), pick(caller, CHUNK / 2 - bytes + 1),
-				    HANDLE(caller, station->remote), CHUNK / 2 + pick(caller, CHUNK / 2 - bytes + 1), bytes };
+				    HANDLE(caller, station->remote), CHUNK / 2 + pick(caller, CHUNK / 2 - bytes + 1),
+				    bytes };
 }
 
 static void write_range(struct caller *caller, struct station *station)
@@ -311,8 +314,8 @@ static void send_message(struct caller *caller, struct station *station)
 	int status;
 
 	take_order(caller, station, false, &order);
-	CALL(caller, weft_send, status, submit_errors, station->engine, HANDLE(caller, station->peer), pick(caller, 100),
-	     text, bytes, order.use, &transfer);
+	CALL(caller, weft_send, status, submit_errors, station->engine, HANDLE(caller, station->peer),
+	     pick(caller, 100), text, bytes, order.use, &transfer);
 	give_order(caller, station, &order, status, transfer);
 }
 
@@ -324,8 +327,8 @@ static void call_peer(struct caller *caller, struct station *station)
 	int status;
 
 	take_order(caller, station, false, &order);
-	CALL(caller, weft_call, status, submit_errors, station->engine, HANDLE(caller, station->peer), pick(caller, 100),
-	     text, bytes, order.use, &transfer);
+	CALL(caller, weft_call, status, submit_errors, station->engine, HANDLE(caller, station->peer),
+	     pick(caller, 100), text, bytes, order.use, &transfer);
 	give_order(caller, station, &order, status, transfer);
 }
 
@@ -335,8 +338,8 @@ static void reply(struct caller *caller, struct station *station)
 	struct call *call = &station->call[pick(caller, CALLS)];
 	int status;
 
-	CALL(caller, weft_reply, status, submit_errors, station->engine, atomic_load(&call->peer), atomic_load(&call->call),
-	     pick(caller, 4) ? 0 : -ENODATA, text, some_bytes(caller));
+	CALL(caller, weft_reply, status, submit_errors, station->engine, atomic_load(&call->peer),
+	     atomic_load(&call->call), pick(caller, 4) ? 0 : -ENODATA, text, some_bytes(caller));
 }
 
 static void barrier(struct caller *caller, struct station *station)
@@ -350,7 +353,8 @@ static void barrier(struct caller *caller, struct station *station)
 	for (uint32_t i = 0; i < count; i++)
 		peers[i] = HANDLE(caller, station->peer);
 	take_order(caller, station, false, &order);
-	CALL(caller, weft_barrier, status, submit_errors, station->engine, peers, count, pick(caller, 8), order.use, &transfer);
+	CALL(caller, weft_barrier, status, submit_errors, station->engine, peers, count, pick(caller, 8), order.use,
+	     &transfer);
 	give_order(caller, station, &order, status, transfer);
 }
 
@@ -376,8 +380,9 @@ static void cancel(struct caller *caller, struct station *station)
 
 /* ---- queues ---- */
 
-static const int end_errors[] = { ECANCELED, ETIMEDOUT, EHOSTDOWN, ESTALE,    EMSGSIZE,	 EIO,	  EBADMSG, EREMOTEIO, EBUSY,
-				  ENOBUFS,   EACCES,	ENETDOWN,  EPROTO, EOPNOTSUPP, ENODATA, ERANGE,  0 };
+static const int end_errors[] = { ECANCELED, ETIMEDOUT,  EHOSTDOWN, ESTALE,  EMSGSIZE, EIO,
+				  EBADMSG,   EREMOTEIO,  EBUSY,     ENOBUFS, EACCES,   ENETDOWN,
+				  EPROTO,    EOPNOTSUPP, ENODATA,   ERANGE,  0 };
 
 static void take_event(struct caller *caller, struct station *station, struct weft_event *event)
 {
@@ -531,12 +536,13 @@ static const struct {
 	action action;
 	uint32_t weight;
 } actions[] = {
-	{ add_peer, 30 },      { remove_peer, 8 },  { replace_peer, 8 },    { cancel_peer, 3 },	 { import_remote, 50 },
-	{ close_remote, 5 },   { export_region, 10 }, { register_region, 10 }, { close_region, 4 },	 { revoke_region, 4 },
-	{ write_range, 60 },   { read_range, 30 },  { write_pages, 40 },    { scatter, 20 },	 { send_message, 60 },
-	{ call_peer, 40 },     { reply, 10 },	    { barrier, 10 },	    { expect, 20 },	 { cancel, 20 },
-	{ take_events, 300 },  { open_queue, 5 },   { close_queue, 3 },	    { listen_on, 3 },	 { ask, 10 },
-	{ progress, 40 },      { release_one, 40 },
+	{ add_peer, 30 },      { remove_peer, 8 },   { replace_peer, 8 },   { cancel_peer, 3 },
+	{ import_remote, 50 }, { close_remote, 5 },  { export_region, 10 }, { register_region, 10 },
+	{ close_region, 4 },   { revoke_region, 4 }, { write_range, 60 },   { read_range, 30 },
+	{ write_pages, 40 },   { scatter, 20 },      { send_message, 60 },  { call_peer, 40 },
+	{ reply, 10 },         { barrier, 10 },      { expect, 20 },        { cancel, 20 },
+	{ take_events, 300 },  { open_queue, 5 },    { close_queue, 3 },    { listen_on, 3 },
+	{ ask, 10 },           { progress, 40 },     { release_one, 40 },
 };
 
 void random_call(struct caller *caller, struct station *station)

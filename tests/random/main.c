@@ -133,27 +133,30 @@ static int run(void)
 	pthread_join(watchdog, NULL);
 	for (uint32_t e = 0; e < world.engines; e++)
 		free(world.station[e].memory);
-	printf("random: process %u: %llu calls; operations: %llu done, %llu failed; %llu messages and notifications; %llu engines "
+	printf("random: process %u: %llu calls; operations: %llu done, %llu failed; %llu messages and notifications; "
+	       "%llu engines "
 	       "closed\n",
-	       world.process, (unsigned long long)all.made, (unsigned long long)all.done, (unsigned long long)all.failed,
-	       (unsigned long long)all.arrived, (unsigned long long)all.closed);
+	       world.process, (unsigned long long)all.made, (unsigned long long)all.done,
+	       (unsigned long long)all.failed, (unsigned long long)all.arrived, (unsigned long long)all.closed);
 	return 0;
 }
 
 static void usage(int status)
 {
-	fprintf(status ? stderr : stdout,
-		"usage: random [--seed N] [--minutes M] [--seconds S] [--provider tcp|tcp4|shm] [--threads N] [--engines N]\n"
-		"              [--processes 1|2] [--verbose]\n");
+	fprintf(status ? stderr : stdout, "usage: random [--seed N] [--minutes M] [--seconds S] [--provider "
+					  "tcp|tcp4|shm] [--threads N] [--engines N]\n"
+					  "              [--processes 1|2] [--verbose]\n");
 	exit(status);
 }
 
 static double read_options(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "seed", 1, 0, 's' },	  { "minutes", 1, 0, 'm' }, { "seconds", 1, 0, 'S' },	{ "provider", 1, 0, 'p' },
-		{ "threads", 1, 0, 't' }, { "engines", 1, 0, 'e' }, { "processes", 1, 0, 'P' }, { "verbose", 0, 0, 'v' },
-		{ "help", 0, 0, 'h' },	  { 0 },
+		{ "seed", 1, 0, 's' },      { "minutes", 1, 0, 'm' },
+		{ "seconds", 1, 0, 'S' },   { "provider", 1, 0, 'p' },
+		{ "threads", 1, 0, 't' },   { "engines", 1, 0, 'e' },
+		{ "processes", 1, 0, 'P' }, { "verbose", 0, 0, 'v' },
+		{ "help", 0, 0, 'h' },      { 0 },
 	};
 	double seconds = 5;
 	int option;
@@ -165,15 +168,32 @@ static double read_options(int argc, char **argv)
 	world.processes = 1;
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
 		switch (option) {
-		case 's': world.seed = strtoull(optarg, NULL, 0); break;
-		case 'm': seconds = 60 * strtod(optarg, NULL); break;
-		case 'S': seconds = strtod(optarg, NULL); break;
-		case 'p': world.config.provider = optarg; break;
-		case 't': world.threads = (uint32_t)strtoul(optarg, NULL, 0); break;
-		case 'e': world.engines = (uint32_t)strtoul(optarg, NULL, 0); break;
-		case 'P': world.processes = (uint32_t)strtoul(optarg, NULL, 0); break;
-		case 'v': world.verbose = true; break;
-		default: usage(option == 'h' ? 0 : 2);
+		case 's':
+			world.seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'm':
+			seconds = 60 * strtod(optarg, NULL);
+			break;
+		case 'S':
+			seconds = strtod(optarg, NULL);
+			break;
+		case 'p':
+			world.config.provider = optarg;
+			break;
+		case 't':
+			world.threads = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'e':
+			world.engines = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'P':
+			world.processes = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'v':
+			world.verbose = true;
+			break;
+		default:
+			usage(option == 'h' ? 0 : 2);
 		}
 	if (optind != argc || !world.threads || world.threads > THREADS || !world.engines || world.engines > ENGINES ||
 	    !world.processes || world.processes > PROCESSES || seconds <= 0)
@@ -208,8 +228,8 @@ int main(int argc, char **argv)
 	pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
 	pthread_mutex_init(&world.board->lock, &shared);
 	world.end_ns = now_ns() + (uint64_t)(seconds * 1e9);
-	printf("random: seed %llu, %.0f s, %u threads on %u engines in %u processes\n", (unsigned long long)world.seed, seconds,
-	       world.threads, world.engines, world.processes);
+	printf("random: seed %llu, %.0f s, %u threads on %u engines in %u processes\n", (unsigned long long)world.seed,
+	       seconds, world.threads, world.engines, world.processes);
 	fflush(stdout);
 	if (world.processes == 2 && !(child = fork())) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

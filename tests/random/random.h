@@ -13,19 +13,19 @@
 #include <stdint.h>
 #include <weft.h>
 
-#define ENGINES	    8 /* of a process, at most */
-#define PROCESSES   2
-#define THREADS	    32
-#define PEERS	    8 /* each engine's tables: whoever finds a slot free fills it */
-#define REGIONS	    6
-#define REMOTES	    12
-#define QUEUES	    4
-#define TRANSFERS   64 /* the latest, to cancel */
-#define CALLS	    32 /* the latest that came in, to answer late or twice */
-#define KEPT	    16 /* events that a thread releases later */
-#define TICKETS	    (1u << 14)
-#define CHUNK	    (256u << 10) /* bytes of a region */
-#define BLOB	    4096
+#define ENGINES   8 /* of a process, at most */
+#define PROCESSES 2
+#define THREADS   32
+#define PEERS     8 /* each engine's tables: whoever finds a slot free fills it */
+#define REGIONS   6
+#define REMOTES   12
+#define QUEUES    4
+#define TRANSFERS 64 /* the latest, to cancel */
+#define CALLS     32 /* the latest that came in, to answer late or twice */
+#define KEPT      16 /* events that a thread releases later */
+#define TICKETS   (1u << 14)
+#define CHUNK     (256u << 10) /* bytes of a region */
+#define BLOB      4096
 
 /* What processes tell each other: the latest blobs of each engine, and of engines that are gone. */
 struct blob {
@@ -58,7 +58,7 @@ struct station {
 	_Atomic uint32_t life;
 	struct outlet outlet[QUEUES];
 	_Atomic(weft_queue *) bed; /* nothing ever arrives there: a thread sleeps on it when the engine closes */
-	_Atomic int abed;	   /* its thread number while it waits */
+	_Atomic int abed;          /* its thread number while it waits */
 	_Atomic uint64_t peer[PEERS], region[REGIONS], remote[REMOTES], transfer[TRANSFERS];
 	_Atomic uint32_t transfers, calls;
 	struct call call[CALLS];
@@ -76,9 +76,9 @@ struct caller {
 	uint64_t seed;
 	struct kept kept[KEPT];
 	uint32_t kept_count;
-	_Atomic uint64_t made; /* calls; the watchdog looks at it */
+	_Atomic uint64_t made;                  /* calls; the watchdog looks at it */
 	uint64_t done, failed, arrived, closed; /* operations; messages and the like; engines */
-	_Atomic(const char *) in; /* which, for the watchdog */
+	_Atomic(const char *) in;               /* which, for the watchdog */
 	_Atomic uint64_t since_ns;
 };
 
@@ -104,9 +104,9 @@ void leave_call(struct caller *caller);
 /* Tickets: a tag for each operation that is to end. 0: none is left. */
 uint64_t ticket_take(const struct station *station, const struct outlet *outlet, uint64_t deadline_ns);
 void ticket_ended(const struct station *station, uint64_t tag, const char *how);
-void ticket_void(uint64_t tag);					     /* its submission was refused */
+void ticket_void(uint64_t tag);                                                /* its submission was refused */
 void tickets_void(const struct station *station, const struct outlet *outlet); /* outlet NULL: any */
-void tickets_check(void);					     /* none may be overdue */
+void tickets_check(void);                                                      /* none may be overdue */
 
 /* station.c */
 bool station_enter(struct station *station);

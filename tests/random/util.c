@@ -102,7 +102,8 @@ void ticket_ended(const struct station *station, uint64_t tag, const char *how)
 	if (!tag)
 		return; /* nobody asked to be told which */
 	if (!atomic_compare_exchange_strong(&tickets[tag % TICKETS].tag, &expected, 0))
-		fail("engine %u: an operation ended with %s that had ended before or never began", station->number, how);
+		fail("engine %u: an operation ended with %s that had ended before or never began", station->number,
+		     how);
 }
 
 void ticket_void(uint64_t tag)
@@ -115,7 +116,8 @@ void tickets_void(const struct station *station, const struct outlet *outlet)
 {
 	for (uint32_t i = 0; i < TICKETS; i++)
 		if (atomic_load(&tickets[i].tag) && atomic_load(&tickets[i].tag) != UINT64_MAX &&
-		    atomic_load(&tickets[i].station) == station && (!outlet || atomic_load(&tickets[i].outlet) == outlet))
+		    atomic_load(&tickets[i].station) == station &&
+		    (!outlet || atomic_load(&tickets[i].outlet) == outlet))
 			atomic_store(&tickets[i].tag, 0);
 }
 

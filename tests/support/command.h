@@ -7,29 +7,29 @@
 
 enum command_code {
 	COMMAND_OPEN = 1,     /* payload: struct weft_config, provider, rails → its address */
-	COMMAND_CLOSE,	      /* closes the engine → value: ns it took */
-	COMMAND_ADD,	      /* payload: address → value: handle */
-	COMMAND_REMOVE,	      /* peer */
+	COMMAND_CLOSE,        /* closes the engine → value: ns it took */
+	COMMAND_ADD,          /* payload: address → value: handle */
+	COMMAND_REMOVE,       /* peer */
 	COMMAND_REPLACE,      /* peer; payload: address */
-	COMMAND_REGION,	      /* bytes, access → value: number; payload: descriptor */
+	COMMAND_REGION,       /* bytes, access → value: number; payload: descriptor */
 	COMMAND_REGION_CLOSE, /* number */
-	COMMAND_REVOKE,	      /* number */
-	COMMAND_FILL,	      /* number, offset, bytes, seed, start */
+	COMMAND_REVOKE,       /* number */
+	COMMAND_FILL,         /* number, offset, bytes, seed, start */
 	COMMAND_DIFFERS,      /* number, offset, bytes, seed, start → value: first byte that differs */
-	COMMAND_IMPORT,	      /* peer; payload: descriptor → value: remote */
-	COMMAND_WRITE,	      /* number, offset, remote, offset, bytes, tag, notify tag (0: none) */
-	COMMAND_SEND,	      /* peer, receiver tag, bytes, tag: contents by seed = receiver tag */
-	COMMAND_WAIT,	      /* type, tag, limit → value: status, tag, bytes, peer, call; payload: data */
-	COMMAND_DRAIN, /* first tag, count, limit: messages in order with contents by seed = tag → value: how
+	COMMAND_IMPORT,       /* peer; payload: descriptor → value: remote */
+	COMMAND_WRITE,        /* number, offset, remote, offset, bytes, tag, notify tag (0: none) */
+	COMMAND_SEND,         /* peer, receiver tag, bytes, tag: contents by seed = receiver tag */
+	COMMAND_WAIT,         /* type, tag, limit → value: status, tag, bytes, peer, call; payload: data */
+	COMMAND_DRAIN,        /* first tag, count, limit: messages in order with contents by seed = tag → value: how
 			  many */
-	COMMAND_SERVE,	 /* count, status, limit: answers so many calls with their own data */
-	COMMAND_REPLY,	 /* peer, call, status; payload: data */
-	COMMAND_EXPECT,	 /* immediate, count, tag */
-	COMMAND_BARRIER, /* id, tag; payload: peers */
-	COMMAND_QUIET,	 /* 1: makes no progress from now on (manual engine) until 0 */
-	COMMAND_USAGE,	 /* → values: resident bytes, open descriptors */
+	COMMAND_SERVE,        /* count, status, limit: answers so many calls with their own data */
+	COMMAND_REPLY,        /* peer, call, status; payload: data */
+	COMMAND_EXPECT,       /* immediate, count, tag */
+	COMMAND_BARRIER,      /* id, tag; payload: peers */
+	COMMAND_QUIET,        /* 1: makes no progress from now on (manual engine) until 0 */
+	COMMAND_USAGE,        /* → values: resident bytes, open descriptors */
 	COMMAND_COUNTING, /* 1: counts weft's allocations from now on; 0: → values: how many, where the last one was */
-	COMMAND_ROUNDS, /* remote, number, bytes, rounds: writes one after the other → value: how many ended
+	COMMAND_ROUNDS,   /* remote, number, bytes, rounds: writes one after the other → value: how many ended
 			   well */
 };
 

@@ -10,8 +10,7 @@ void assert_status_at(int got, int expected, const char *file, int line)
 {
 	if (got == expected)
 		return;
-	print_error("status %d (%s), not %d (%s)\n", got, weft_strerror(got), expected,
-		    weft_strerror(expected));
+	print_error("status %d (%s), not %d (%s)\n", got, weft_strerror(got), expected, weft_strerror(expected));
 	_fail(file, line);
 }
 
@@ -31,8 +30,7 @@ weft_remote import(struct side *side, weft_peer peer, const struct blob *descrip
 {
 	weft_remote remote = 0;
 
-	assert_status(weft_remote_import(side->engine, peer, descriptor->data, descriptor->bytes, &remote),
-		      0);
+	assert_status(weft_remote_import(side->engine, peer, descriptor->data, descriptor->bytes, &remote), 0);
 	assert_true(remote != 0);
 	return remote;
 }
@@ -60,16 +58,14 @@ static void connect_both(struct pair *pair)
 	struct blob ours;
 
 	address_of(pair->here.engine, &ours);
-	assert_status(weft_peer_add(pair->here.engine, pair->there.address.data, pair->there.address.bytes,
-				    &pair->peer),
-		      0);
+	assert_status(
+	    weft_peer_add(pair->here.engine, pair->there.address.data, pair->there.address.bytes, &pair->peer), 0);
 	pair->back = peer_add(&pair->there, &ours);
 	assert_status(side_wait_peer(&pair->here, WEFT_EVENT_PEER_UP, pair->peer, LIMIT, &event), 0);
 	weft_event_release(&event);
 }
 
-void pair_open(struct pair *pair, const struct weft_config *here, const struct weft_config *there,
-	       uint64_t bytes)
+void pair_open(struct pair *pair, const struct weft_config *here, const struct weft_config *there, uint64_t bytes)
 {
 	struct weft_config plain = side_config();
 
@@ -79,12 +75,11 @@ void pair_open(struct pair *pair, const struct weft_config *here, const struct w
 	pair->bytes = bytes;
 	pair->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(pair->memory != MAP_FAILED);
-	assert_status(weft_region_register(pair->here.engine, pair->memory, bytes,
-					   WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &pair->region),
+	assert_status(weft_region_register(pair->here.engine, pair->memory, bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ,
+					   &pair->region),
 		      0);
 	connect_both(pair);
-	pair->number =
-	    peer_region(&pair->there, bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &pair->descriptor);
+	pair->number = peer_region(&pair->there, bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &pair->descriptor);
 	pair->remote = import(&pair->here, pair->peer, &pair->descriptor);
 }
 

@@ -64,8 +64,7 @@ uint64_t peer_do(struct peer *peer, struct command *command, const void *payload
 	int status = peer_try(peer, command, payload, &answer);
 
 	if (status)
-		fail_msg("the peer's command %u ended with %d: %s", command->code, status,
-			 weft_strerror(status));
+		fail_msg("the peer's command %u ended with %d: %s", command->code, status, weft_strerror(status));
 	return answer.value[0];
 }
 
@@ -156,8 +155,8 @@ weft_peer peer_add(struct peer *peer, const struct blob *address)
 uint64_t peer_region(struct peer *peer, uint64_t bytes, uint32_t access, struct blob *ret_blob)
 {
 	struct answer answer;
-	int status = peer_try(peer, &(struct command){ .code = COMMAND_REGION, .arg = { bytes, access } },
-			      NULL, &answer);
+	int status =
+	    peer_try(peer, &(struct command){ .code = COMMAND_REGION, .arg = { bytes, access } }, NULL, &answer);
 
 	assert_status(status, 0);
 	if (ret_blob)
@@ -170,8 +169,7 @@ void peer_fill(struct peer *peer, uint64_t region, uint64_t offset, uint64_t byt
 	peer_tell(peer, COMMAND_FILL, region, offset, bytes, seed, 0);
 }
 
-void peer_check_at(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed,
-		   uint64_t start)
+void peer_check_at(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed, uint64_t start)
 {
 	uint64_t differs = peer_tell(peer, COMMAND_DIFFERS, region, offset, bytes, seed, start);
 
@@ -185,8 +183,7 @@ void peer_check(struct peer *peer, uint64_t region, uint64_t offset, uint64_t by
 	peer_check_at(peer, region, offset, bytes, seed, 0);
 }
 
-int peer_wait_try(struct peer *peer, enum weft_event_type type, uint64_t tag, uint64_t limit_ns,
-		  struct peer_event *ret)
+int peer_wait_try(struct peer *peer, enum weft_event_type type, uint64_t tag, uint64_t limit_ns, struct peer_event *ret)
 {
 	struct answer answer;
 	struct command command = { .code = COMMAND_WAIT, .arg = { type, tag, limit_ns } };

@@ -43,16 +43,14 @@ void peer_kill(struct peer *peer); /* SIGKILL, and reaped; nothing when it is no
 
 int peer_try(struct peer *peer, struct command *command, const void *payload, struct answer *ret_answer);
 uint64_t peer_do(struct peer *peer, struct command *command, const void *payload); /* value 0 */
-#define peer_tell(peer, what, ...)                                                                           \
-	peer_do(peer, &(struct command){ .code = what, .arg = { __VA_ARGS__ } }, NULL)
+#define peer_tell(peer, what, ...) peer_do(peer, &(struct command){ .code = what, .arg = { __VA_ARGS__ } }, NULL)
 
 weft_peer peer_add(struct peer *peer, const struct blob *address);
 /* Its number in the peer process; the descriptor goes to ret_blob when that is not NULL. */
 uint64_t peer_region(struct peer *peer, uint64_t bytes, uint32_t access, struct blob *ret_blob);
 void peer_fill(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed);
 void peer_check(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed);
-void peer_check_at(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed,
-		   uint64_t start);
+void peer_check_at(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed, uint64_t start);
 void peer_wait(struct peer *peer, enum weft_event_type type, uint64_t tag, struct peer_event *ret);
 int peer_wait_try(struct peer *peer, enum weft_event_type type, uint64_t tag, uint64_t limit_ns,
 		  struct peer_event *ret);
@@ -74,18 +72,17 @@ void assert_status_at(int got, int expected, const char *file, int line);
 struct pair {
 	struct side here;
 	struct peer there;
-	weft_peer peer;		/* there, as seen here */
-	weft_peer back;		/* here, as seen there */
-	uint64_t bytes;		/* of both regions */
-	char *memory;		/* ours */
-	weft_region region;	/* ours, peers may read and write it */
-	uint64_t number;	/* theirs, in the peer process */
+	weft_peer peer;         /* there, as seen here */
+	weft_peer back;         /* here, as seen there */
+	uint64_t bytes;         /* of both regions */
+	char *memory;           /* ours */
+	weft_region region;     /* ours, peers may read and write it */
+	uint64_t number;        /* theirs, in the peer process */
 	struct blob descriptor; /* of theirs */
-	weft_remote remote;	/* theirs, imported */
+	weft_remote remote;     /* theirs, imported */
 };
 
-void pair_open(struct pair *pair, const struct weft_config *here, const struct weft_config *there,
-	       uint64_t bytes);
+void pair_open(struct pair *pair, const struct weft_config *here, const struct weft_config *there, uint64_t bytes);
 void pair_close(struct pair *pair);
 weft_remote import(struct side *side, weft_peer peer, const struct blob *descriptor);
 /* Writes and waits; both regions are as large as the pair says. */

@@ -63,8 +63,7 @@ static int do_close(struct server *server, const uint64_t *arg)
 
 static int do_add(struct server *server, const uint64_t *arg)
 {
-	return weft_peer_add(server->side.engine, server->payload, server->command.bytes,
-			     &server->answer.value[0]);
+	return weft_peer_add(server->side.engine, server->payload, server->command.bytes, &server->answer.value[0]);
 }
 
 static int do_remove(struct server *server, const uint64_t *arg)
@@ -88,11 +87,10 @@ static int do_region(struct server *server, const uint64_t *arg)
 		return -ENOMEM;
 	server->region[number].memory = memory;
 	server->regions++;
-	error = weft_region_register(server->side.engine, memory, arg[0], (uint32_t)arg[1],
-				     &server->region[number].region);
+	error =
+	    weft_region_register(server->side.engine, memory, arg[0], (uint32_t)arg[1], &server->region[number].region);
 	if (!error && arg[1])
-		error = weft_region_export(server->side.engine, server->region[number].region, server->reply,
-					   &bytes);
+		error = weft_region_export(server->side.engine, server->region[number].region, server->reply, &bytes);
 	server->answer.bytes = error || !arg[1] ? 0 : (uint32_t)bytes;
 	server->answer.value[0] = number;
 	return error;
@@ -116,8 +114,7 @@ static int do_fill(struct server *server, const uint64_t *arg)
 
 static int do_differs(struct server *server, const uint64_t *arg)
 {
-	server->answer.value[0] =
-	    landed_differs(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
+	server->answer.value[0] = landed_differs(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
 	return 0;
 }
 

@@ -99,8 +99,7 @@ static bool take_kept(struct side *side, const struct wanted *wanted, struct wef
 	for (uint32_t i = 0; i < side->count; i++)
 		if (matches(&side->kept[i], wanted)) {
 			*ret = side->kept[i];
-			memmove(&side->kept[i], &side->kept[i + 1],
-				(side->count - i - 1) * sizeof(*side->kept));
+			memmove(&side->kept[i], &side->kept[i + 1], (side->count - i - 1) * sizeof(*side->kept));
 			side->count--;
 			return true;
 		}
@@ -130,8 +129,7 @@ static int wait_for(struct side *side, const struct wanted *wanted, uint64_t lim
 	}
 }
 
-int side_wait(struct side *side, enum weft_event_type type, uint64_t tag, uint64_t limit_ns,
-	      struct weft_event *ret)
+int side_wait(struct side *side, enum weft_event_type type, uint64_t tag, uint64_t limit_ns, struct weft_event *ret)
 {
 	return wait_for(side, &(struct wanted){ .type = type, .tag = tag }, limit_ns, ret);
 }

@@ -33,8 +33,7 @@ int side_close(struct side *side); /* releases what was kept */
 
 /* The first event of the type with the tag, kept or coming: 0, -ETIME when the limit passes, or an error of
  * wait. */
-int side_wait(struct side *side, enum weft_event_type type, uint64_t tag, uint64_t limit_ns,
-	      struct weft_event *ret);
+int side_wait(struct side *side, enum weft_event_type type, uint64_t tag, uint64_t limit_ns, struct weft_event *ret);
 /* One that is of another peer is passed over. */
 int side_wait_peer(struct side *side, enum weft_event_type type, weft_peer peer, uint64_t limit_ns,
 		   struct weft_event *ret);

@@ -5,13 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define BYTES	      (4u << 20) /* of each peer's region */
-#define MEMORY	      (8u << 20) /* ours: written from, read into, written to the witness from */
-#define READ_AT	      (4u << 20)
+#define BYTES         (4u << 20) /* of each peer's region */
+#define MEMORY        (8u << 20) /* ours: written from, read into, written to the witness from */
+#define READ_AT       (4u << 20)
 #define WITNESS_AT    (6u << 20)
 #define WITNESS_BYTES (256u << 10)
-#define WITNESS_LIMIT                                                                                        \
-	(10 * S) /* a machine that is busy with other things gets a peer that lives served by then */
+#define WITNESS_LIMIT (10 * S) /* a machine that is busy with other things gets a peer that lives served by then */
 /* Promised: an operation ends by its deadline and this. A sanitizer makes closing and opening rails many
  * times slower. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -47,9 +46,8 @@ static void witness_served(struct silent *silent, const struct weft_event *event
 {
 	assert_int_equal(event->type, WEFT_EVENT_END);
 	if (event->status)
-		fail_msg("after %llu writes to the witness one ended with %s: %s",
-			 (unsigned long long)silent->served, weft_strerror(event->status),
-			 event->error ? event->error->text : "");
+		fail_msg("after %llu writes to the witness one ended with %s: %s", (unsigned long long)silent->served,
+			 weft_strerror(event->status), event->error ? event->error->text : "");
 	silent->serving = false;
 	silent->served++;
 }
@@ -102,15 +100,13 @@ void silent_open(struct silent *silent)
 	assert_status(weft_queue_open(silent->here.engine, &silent->witnessed), 0);
 	silent->memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(silent->memory != MAP_FAILED);
-	assert_status(weft_region_register(silent->here.engine, silent->memory, MEMORY, 0, &silent->region),
-		      0);
+	assert_status(weft_region_register(silent->here.engine, silent->memory, MEMORY, 0, &silent->region), 0);
 	peer_start(&silent->witness, &config);
 	silent->witness_number = peer_region(&silent->witness, BYTES, WEFT_REMOTE_WRITE, &descriptor);
-	assert_status(weft_peer_add(silent->here.engine, silent->witness.address.data,
-				    silent->witness.address.bytes, &silent->witness_peer),
+	assert_status(weft_peer_add(silent->here.engine, silent->witness.address.data, silent->witness.address.bytes,
+				    &silent->witness_peer),
 		      0);
-	assert_status(side_wait_peer(&silent->here, WEFT_EVENT_PEER_UP, silent->witness_peer, LIMIT, &event),
-		      0);
+	assert_status(side_wait_peer(&silent->here, WEFT_EVENT_PEER_UP, silent->witness_peer, LIMIT, &event), 0);
 	weft_event_release(&event);
 	silent->witness_remote = import(&silent->here, silent->witness_peer, &descriptor);
 }
@@ -125,8 +121,7 @@ void silent_close(struct silent *silent)
 
 void silent_add(struct silent *silent, const struct blob *address, const struct blob *descriptor)
 {
-	assert_status(weft_peer_add(silent->here.engine, address->data, address->bytes, &silent->other_peer),
-		      0);
+	assert_status(weft_peer_add(silent->here.engine, address->data, address->bytes, &silent->other_peer), 0);
 	silent->other_remote = import(&silent->here, silent->other_peer, descriptor);
 	silent->operations = 0;
 	silent->gone_ns = 0;
@@ -144,8 +139,7 @@ void silent_connect(struct silent *silent)
 	silent->other_number =
 	    peer_region(&silent->other, 2 * BYTES, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &descriptor);
 	silent_add(silent, &silent->other.address, &descriptor);
-	assert_status(side_wait_peer(&silent->here, WEFT_EVENT_PEER_UP, silent->other_peer, LIMIT, &event),
-		      0);
+	assert_status(side_wait_peer(&silent->here, WEFT_EVENT_PEER_UP, silent->other_peer, LIMIT, &event), 0);
 	weft_event_release(&event);
 }
 
@@ -188,14 +182,12 @@ void silent_submit(struct silent *silent, uint64_t timeout_ns)
 {
 	for (int kind = 0; kind < OP_KINDS; kind++) {
 		struct operation *operation = &silent->operation[silent->operations];
-		struct weft_op op = { .queue = silent->ends,
-				      .tag = ++silent->operations,
-				      .timeout_ns = timeout_ns };
+		struct weft_op op = { .queue = silent->ends, .tag = ++silent->operations, .timeout_ns = timeout_ns };
 		int status;
 
 		assert_true(silent->operations <= OPERATIONS);
-		*operation = (struct operation){ .kind = (enum operation_kind)kind,
-						 .deadline_ns = now_ns() + timeout_ns };
+		*operation =
+		    (struct operation){ .kind = (enum operation_kind)kind, .deadline_ns = now_ns() + timeout_ns };
 		status = submit(silent, operation->kind, &op);
 		if (!status)
 			continue;
@@ -248,8 +240,7 @@ static void check_in_time(const struct silent *silent, const struct operation *o
 		due = limit;
 	if (watch_is_late(due, now, LATE))
 		fail_msg("a %s%s has not ended %.0f ms after it should have", kinds[operation->kind],
-			 due < operation->deadline_ns ? " to a peer that is gone" : "",
-			 (double)(now - due) / 1e6);
+			 due < operation->deadline_ns ? " to a peer that is gone" : "", (double)(now - due) / 1e6);
 }
 
 void silent_drain(struct silent *silent)
@@ -281,8 +272,7 @@ void silent_serve_until(struct silent *silent, uint64_t deadline_ns)
 	struct weft_event event;
 
 	do {
-		assert_int_equal(weft_queue_wait(silent->ends, &event, 1, MS),
-				 0); /* nothing is in flight there */
+		assert_int_equal(weft_queue_wait(silent->ends, &event, 1, MS), 0); /* nothing is in flight there */
 		serve(silent);
 	} while (now_ns() < deadline_ns || silent->served == before);
 	check_witness(silent);
@@ -314,9 +304,8 @@ void silent_ended(struct silent *silent, uint32_t from, uint32_t to, int expecte
 		if (expected == -ETIMEDOUT && limit_came_first(silent, operation))
 			continue;
 		if (operation->status != expected)
-			fail_msg("a %s ended with %d (%s: %s), not %d", kinds[operation->kind],
-				 operation->status, weft_strerror(operation->status), operation->text,
-				 expected);
+			fail_msg("a %s ended with %d (%s: %s), not %d", kinds[operation->kind], operation->status,
+				 weft_strerror(operation->status), operation->text, expected);
 		assert_true(expected != -EHOSTDOWN || operation->scope == WEFT_SCOPE_PEER);
 	}
 }
@@ -325,8 +314,7 @@ void silent_is_down(struct silent *silent)
 {
 	struct weft_event event;
 
-	assert_status(side_wait_peer(&silent->here, WEFT_EVENT_PEER_DOWN, silent->other_peer, LIMIT, &event),
-		      0);
+	assert_status(side_wait_peer(&silent->here, WEFT_EVENT_PEER_DOWN, silent->other_peer, LIMIT, &event), 0);
 	assert_status(event.status, -EHOSTDOWN);
 	assert_non_null(event.error);
 	assert_int_equal(event.error->scope, WEFT_SCOPE_PEER);

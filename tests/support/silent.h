@@ -11,8 +11,8 @@
 
 #define HEARTBEAT  (100 * MS)
 #define PEER_LIMIT (1000 * MS)
-#define SHORT	   (300 * MS) /* a deadline that comes before the peer's limit */
-#define LONG	   (60 * S)   /* and one that comes long after */
+#define SHORT      (300 * MS) /* a deadline that comes before the peer's limit */
+#define LONG       (60 * S)   /* and one that comes long after */
 #define OPERATIONS 32
 
 enum operation_kind { OP_WRITE, OP_COUNTED, OP_READ, OP_SEND, OP_CALL, OP_BARRIER, OP_KINDS };
@@ -39,7 +39,7 @@ struct silent {
 	uint32_t other_flags; /* of its engine */
 	struct operation operation[OPERATIONS];
 	uint32_t operations;
-	bool refuses;	  /* its kernel says that it is dead, which may come before any deadline */
+	bool refuses;     /* its kernel says that it is dead, which may come before any deadline */
 	uint64_t gone_ns; /* since when the other is silent; 0: it is not */
 	uint64_t served;  /* writes to the witness that are done */
 	bool serving;

@@ -42,8 +42,7 @@ struct weft_config sim_config(void)
 	return config;
 }
 
-void sim_open(struct sim *sim, const char *name, const char *spec, const struct weft_config *config,
-	      uint64_t bytes)
+void sim_open(struct sim *sim, const char *name, const char *spec, const struct weft_config *config, uint64_t bytes)
 {
 	char full[256], error[256];
 
@@ -55,9 +54,9 @@ void sim_open(struct sim *sim, const char *name, const char *spec, const struct 
 	sim->bytes = bytes;
 	sim->memory = calloc(1, bytes);
 	assert_non_null(sim->memory);
-	assert_int_equal(weft_region_register(sim->engine, sim->memory, bytes,
-					      WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &sim->region),
-			 0);
+	assert_int_equal(
+	    weft_region_register(sim->engine, sim->memory, bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &sim->region),
+	    0);
 }
 
 void sim_close(struct sim *sim)

@@ -32,29 +32,28 @@ int sims_tear_down(void **state);
 /* Limits that a busy machine does not reach. */
 struct weft_config sim_config(void);
 /* spec: as in SIMFAB; the name that rules know the host by. */
-void sim_open(struct sim *sim, const char *name, const char *spec, const struct weft_config *config,
-	      uint64_t bytes);
+void sim_open(struct sim *sim, const char *name, const char *spec, const struct weft_config *config, uint64_t bytes);
 void sim_close(struct sim *sim);
 /* b as a's peer, and b's memory. It answers when someone has given both a few turns. */
 weft_peer sim_add(struct sim *a, const struct sim *b, weft_remote *ret_remote);
 uint32_t sim_paths(const struct sim *sim, weft_peer peer);
 
 int sim_fault(const char *rule, ...) __attribute__((format(printf, 1, 2))); /* its number */
-uint64_t sim_struck(int fault);						    /* how often it has */
-void sim_mend(int fault);						    /* -1: all */
+uint64_t sim_struck(int fault);                                             /* how often it has */
+void sim_mend(int fault);                                                   /* -1: all */
 
 /* A turn for each of those that have no thread. */
 void sims_turn(struct sim *const *sims, uint32_t count);
 void sims_in_time(uint64_t limit_ns);
 /* Turns until it holds; a limit that only a failure reaches. */
-#define SIMS_UNTIL(sims, count, holds)                                                                       \
-	do {                                                                                                 \
-		uint64_t until_ns = now_ns() + LIMIT;                                                        \
-                                                                                                             \
-		while (!(holds)) {                                                                           \
-			sims_in_time(until_ns);                                                              \
-			sims_turn(sims, count);                                                              \
-		}                                                                                            \
+#define SIMS_UNTIL(sims, count, holds)                                                                                 \
+	do {                                                                                                           \
+		uint64_t until_ns = now_ns() + LIMIT;                                                                  \
+                                                                                                                       \
+		while (!(holds)) {                                                                                     \
+			sims_in_time(until_ns);                                                                        \
+			sims_turn(sims, count);                                                                        \
+		}                                                                                                      \
 	} while (0)
 /* Turns until an event of this type has come to the queue; others are passed over. It is to be released. */
 void sims_event(struct sim *const *sims, uint32_t count, weft_queue *queue, enum weft_event_type type,

@@ -12,17 +12,16 @@
 #include <unistd.h>
 
 #define BUCKET_NS   UINT64_C(50000000)
-#define THREADS	    512
+#define THREADS     512
 #define WATCHERS    16
-#define BUCKETS	    4096
+#define BUCKETS     4096
 #define LATE_FACTOR 6 /* threads that only sleep are the least delayed */
 #define WAIT_FACTOR 2 /* two threads take part in an end */
-#define NAP_NS	    UINT64_C(1000000)
+#define NAP_NS      UINT64_C(1000000)
 #define SETTLE_NS   WEFT_SECOND /* who has not looked by then is held up, and counts as that */
 
 static _Atomic uint64_t lateness[BUCKETS]; /* the worst of a bucket's time */
-static _Atomic uint64_t
-    delays[BUCKETS]; /* how much of it a thread of ours spent waiting for a CPU, at worst */
+static _Atomic uint64_t delays[BUCKETS];   /* how much of it a thread of ours spent waiting for a CPU, at worst */
 static _Atomic int watching;
 static pthread_t watcher[WATCHERS];
 static _Atomic uint64_t asleep_ns[WATCHERS]; /* since when each naps; 0: it does not */

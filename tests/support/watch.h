@@ -13,9 +13,8 @@
 void watch_start(void);
 void watch_stop(void);
 uint64_t watch_lateness(uint64_t since_ns); /* worst delay of a sleeping thread since, in ns */
-uint64_t
-watch_waited(uint64_t since_ns); /* the most that threads of ours waited for a CPU since, summed up */
-uint64_t watch_excuse(uint64_t since_ns); /* by how much a deadline may be missed for it */
+uint64_t watch_waited(uint64_t since_ns);   /* the most that threads of ours waited for a CPU since, summed up */
+uint64_t watch_excuse(uint64_t since_ns);   /* by how much a deadline may be missed for it */
 /* A delay is known only when it is over: waits until every watcher has noted what went on until now, for a
  * second at most. */
 void watch_settle(void);

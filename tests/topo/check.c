@@ -64,8 +64,7 @@ void check_group(const struct planned *planned, size_t index, const char *expect
 				       wf_topo_pci_text(gpus[group->gpus[g]].pci, pci));
 	at += (size_t)snprintf(text + at, sizeof(text) - at, "| ");
 	for (size_t r = 0; r < group->rail_count; r++)
-		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s ",
-				       planned->nics[group->rails[r]].name);
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s ", planned->nics[group->rails[r]].name);
 	wf_topo_cpus_text(group->cores, group->core_count, cores, sizeof(cores));
 	snprintf(text + at, sizeof(text) - at, "| %s | %d", cores, group->worker);
 	assert_string_equal(text, expected);

@@ -28,8 +28,7 @@ static void print_set(struct machine *machine, const char *name, int socket, int
 	fputc('"', machine->file);
 }
 
-static void print_object(struct machine *machine, const char *type, int index, int socket, int core,
-			 int thread)
+static void print_object(struct machine *machine, const char *type, int index, int socket, int core, int thread)
 {
 	uint32_t nodes = socket < 0 ? (1u << machine->sockets) - 1 : 1u << socket;
 
@@ -40,8 +39,8 @@ static void print_object(struct machine *machine, const char *type, int index, i
 		print_set(machine, "allowed_cpuset", socket, core, thread);
 		fprintf(machine->file, " allowed_nodeset=\"0x%08x\"", nodes);
 	}
-	fprintf(machine->file, " nodeset=\"0x%08x\" complete_nodeset=\"0x%08x\" gp_index=\"%d\"", nodes,
-		nodes, machine->next_id++);
+	fprintf(machine->file, " nodeset=\"0x%08x\" complete_nodeset=\"0x%08x\" gp_index=\"%d\"", nodes, nodes,
+		machine->next_id++);
 }
 
 void machine_start(struct machine *machine, int sockets, int cores, int threads)
@@ -71,8 +70,7 @@ void machine_socket(struct machine *machine, int socket)
 		print_object(machine, "Core", c, socket, c, -1);
 		fputs(">\n", machine->file);
 		for (int t = 0; t < machine->threads; t++) {
-			print_object(machine, "PU",
-				     t * machine->sockets * machine->cores + socket * machine->cores + c,
+			print_object(machine, "PU", t * machine->sockets * machine->cores + socket * machine->cores + c,
 				     socket, c, t);
 			fputs("/>\n", machine->file);
 		}
@@ -135,8 +133,7 @@ void machine_gpu(struct machine *machine, int bus)
 static void device(struct machine *machine, int bus, const char *name, int type)
 {
 	open_pci(machine, bus, 0x0200, 0x15b3, 0x1021);
-	fprintf(machine->file,
-		"<object type=\"OSDev\" gp_index=\"%d\" name=\"%s\" osdev_type=\"%d\"/>\n</object>\n",
+	fprintf(machine->file, "<object type=\"OSDev\" gp_index=\"%d\" name=\"%s\" osdev_type=\"%d\"/>\n</object>\n",
 		machine->next_id++, name, type);
 }
 

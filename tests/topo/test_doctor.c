@@ -81,8 +81,7 @@ static int tear_down(void **state)
 
 static const struct doctor_check *find_check(const char *id)
 {
-	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks,
-						      doctor_host_checks };
+	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_host_checks };
 
 	for (size_t t = 0; t < 3; t++)
 		for (const struct doctor_check *check = tables[t]; check->id; check++)
@@ -99,8 +98,8 @@ static void expect(const char *id, enum doctor_result result, const char *says)
 
 	find_check(id)->run(&host, &finding);
 	if (finding.result != result || !strstr(finding.seen, says))
-		fail_msg("%s: %d '%s' (mend: %s), expected %d '%s'", id, finding.result, finding.seen,
-			 finding.mend, result, says);
+		fail_msg("%s: %d '%s' (mend: %s), expected %d '%s'", id, finding.result, finding.seen, finding.mend,
+			 result, says);
 	if (result == DOCTOR_BLOCKS || result == DOCTOR_WARN)
 		assert_true(finding.mend[0] != '\0');
 	if (result == DOCTOR_OK)
@@ -135,8 +134,7 @@ static void add_gpu(void)
 /* On a host with nothing, nothing may block and nothing may crash. */
 static void bare_host(void **state)
 {
-	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks,
-						      doctor_host_checks };
+	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_host_checks };
 
 	for (size_t t = 0; t < 3; t++)
 		for (const struct doctor_check *check = tables[t]; check->id; check++) {
@@ -205,8 +203,7 @@ static void rdma_access(void **state)
 		if (setgroups(0, NULL) || setgid(65534) || setuid(65534))
 			_exit(2);
 		find_check("rdma-access")->run(&host, &finding);
-		_exit(finding.result == DOCTOR_BLOCKS && strstr(finding.seen, "may not open uverbs0") ? 0
-												      : 1);
+		_exit(finding.result == DOCTOR_BLOCKS && strstr(finding.seen, "may not open uverbs0") ? 0 : 1);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -271,14 +268,12 @@ static void cuda(void **state)
 	expect("cuda", DOCTOR_NOTE, "neither GPU nor driver");
 	add_gpu();
 	expect("cuda", DOCTOR_WARN, "driver is not loaded");
-	put("/proc/driver/nvidia/version",
-	    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun 6\n");
+	put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun 6\n");
 	expect("cuda", DOCTOR_WARN, "/dev/nvidiactl");
 	put("/dev/nvidiactl", "");
 	put("/dev/nvidia0", "");
 	expect("cuda", DOCTOR_OK, "driver 535.54.03");
-	put("/proc/driver/nvidia/version",
-	    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Tue Jun 6\n");
+	put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Tue Jun 6\n");
 	expect("cuda", DOCTOR_WARN, "libcuda is 535.54.03 but the loaded driver is 550.90.07");
 	put_link("/usr/lib64/libcuda.so.1", "nowhere");
 	expect("cuda", DOCTOR_WARN, "libcuda.so.1 is not found");
@@ -296,8 +291,7 @@ static void gpu_memory(void **state)
 	expect("gpu-memory", DOCTOR_WARN, "not the open one");
 	put("/sys/module/nvidia_peermem/refcnt", "0\n");
 	expect("gpu-memory", DOCTOR_OK, "peer memory");
-	put("/proc/driver/nvidia/version",
-	    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.54.03\n");
+	put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.54.03\n");
 	expect("gpu-memory", DOCTOR_OK, "dmabuf");
 	put("/proc/sys/kernel/osrelease", "5.4.0-1\n");
 	expect("gpu-memory", DOCTOR_OK, "peer memory");
@@ -356,9 +350,8 @@ static void kernel(void **state)
 
 static void memlock(void **state)
 {
-	static const char few[] =
-	    "Limit                     Soft Limit           Hard Limit           Units\n"
-	    "Max locked memory         65536                65536                bytes\n";
+	static const char few[] = "Limit                     Soft Limit           Hard Limit           Units\n"
+				  "Max locked memory         65536                65536                bytes\n";
 
 	put("/proc/self/limits", few);
 	put("/proc/self/status", "CapEff:\t0000000000000000\n");
@@ -368,11 +361,9 @@ static void memlock(void **state)
 	put("/proc/self/status", "CapEff:\t000001ffffffffff\n");
 	expect("memlock", DOCTOR_OK, "CAP_IPC_LOCK");
 	put("/proc/self/status", "CapEff:\t0000000000000000\n");
-	put("/proc/self/limits",
-	    "Max locked memory         8589934592           8589934592           bytes\n");
+	put("/proc/self/limits", "Max locked memory         8589934592           8589934592           bytes\n");
 	expect("memlock", DOCTOR_WARN, "8192 MiB");
-	put("/proc/self/limits",
-	    "Max locked memory         unlimited            unlimited            bytes\n");
+	put("/proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n");
 	expect("memlock", DOCTOR_OK, "unlimited");
 	put("/proc/self/limits", "nothing\n");
 	expect("memlock", DOCTOR_NOTE, "not known");
@@ -481,8 +472,7 @@ static void libfabric_copies(void **state)
 	host.library_path = "/usr/lib:/nothing::";
 	expect("libfabric-copies", DOCTOR_OK, "/usr/lib/libfabric.so.1");
 	put("/opt/amazon/efa/lib/libfabric.so.1", "y");
-	expect("libfabric-copies", DOCTOR_WARN,
-	       "2 copies of libfabric: /usr/lib/libfabric.so.1, /opt/amazon");
+	expect("libfabric-copies", DOCTOR_WARN, "2 copies of libfabric: /usr/lib/libfabric.so.1, /opt/amazon");
 	host.library_path = ":/opt/amazon/efa/lib";
 	expect("libfabric-copies", DOCTOR_WARN, "2 copies of libfabric: /opt/amazon");
 }

@@ -92,8 +92,7 @@ static void not_topologies(void **state)
 		{ "<topology version=\"2.0\"><object type=\"Machine\" os_index=\"4294967295\" cpuset=\"0x1\" "
 		  "nodeset=\"0x1\"/></topology>",
 		  "os_index" },
-		{ "<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0xf...f\"/></topology>",
-		  "no end" },
+		{ "<topology version=\"2.0\"><object type=\"Machine\" cpuset=\"0xf...f\"/></topology>", "no end" },
 		{ "<!DOCTYPE t [<!ENTITY a \"b\">]><topology version=\"2.0\"/>", "DOCTYPE" },
 		{ "<topology version=\"2.0\"><![CDATA[x]]></topology>", "not what hwloc writes" },
 		{ "<topology version=\"2.0\"><object type=\"a\x1b[2J\"/></topology>", "control character" },
@@ -187,8 +186,7 @@ static int close_p5(void **state)
 
 static int plan_file(const char *text, uint32_t max_groups, char *error, size_t error_bytes)
 {
-	struct wf_topo_options options = { .groups_path = check_file(text, strlen(text)),
-					   .max_groups = max_groups };
+	struct wf_topo_options options = { .groups_path = check_file(text, strlen(text)), .max_groups = max_groups };
 	int rc;
 
 	p5.plan = NULL;
@@ -203,12 +201,11 @@ static void groups_file(void **state)
 	char error[400];
 
 	assert_int_equal(
-	    plan_file(
-		"# ours\n"
-		"\n"
-		"group gpu=53:00.0,0000:64:00.0 rails=rdmap80s0,rdmap79s0 cores=4-7 worker=5 # order kept\n"
-		"\tgroup numa=1 rails=*\r\n",
-		2, error, sizeof(error)),
+	    plan_file("# ours\n"
+		      "\n"
+		      "group gpu=53:00.0,0000:64:00.0 rails=rdmap80s0,rdmap79s0 cores=4-7 worker=5 # order kept\n"
+		      "\tgroup numa=1 rails=*\r\n",
+		      2, error, sizeof(error)),
 	    0);
 	check_owners(&p5);
 	assert_int_equal(p5.plan->count, 2);
@@ -268,17 +265,15 @@ static void wrong_groups_files(void **state)
 		if (rc != -EINVAL || !strstr(error, cases[i].says) || p5.plan)
 			fail_msg("case %zu: %d %s", i, rc, error);
 	}
-	assert_int_equal(plan_file("group rails=rdmap79s0\ngroup rails=*\n", 1, error, sizeof(error)),
-			 -EINVAL);
+	assert_int_equal(plan_file("group rails=rdmap79s0\ngroup rails=*\n", 1, error, sizeof(error)), -EINVAL);
 	assert_non_null(strstr(error, "at most 1"));
 }
 
 /* The same for a groups file: any change is either still right or refused with a sentence. */
 static void mutated_groups_files(void **state)
 {
-	static const char text[] =
-	    "group gpu=53:00.0,64:00.0 rails=rdmap79s0,rdmap80s0 cores=0-11,14 worker=1\n"
-	    "group numa=1 rails=* # the rest\n";
+	static const char text[] = "group gpu=53:00.0,64:00.0 rails=rdmap79s0,rdmap80s0 cores=0-11,14 worker=1\n"
+				   "group numa=1 rails=* # the rest\n";
 	unsigned random = 99;
 	char changed[sizeof(text)], error[400];
 
@@ -286,9 +281,9 @@ static void mutated_groups_files(void **state)
 		memcpy(changed, text, sizeof(text));
 		for (int change = 0; change <= round % 3; change++) {
 			random = random * 1664525u + 1013904223u;
-			changed[(random >> 8) % (sizeof(text) - 1)] =
-			    round % 2 ? text[(random >> 16) % (sizeof(text) - 1)]
-				      : (char)(random >> 24 ? random >> 24 : 1);
+			changed[(random >> 8) % (sizeof(text) - 1)] = round % 2
+									  ? text[(random >> 16) % (sizeof(text) - 1)]
+									  : (char)(random >> 24 ? random >> 24 : 1);
 		}
 		if (plan_file(changed, 0, error, sizeof(error)))
 			assert_true(error[0] != '\0');
@@ -304,14 +299,11 @@ static void unreadable_groups_files(void **state)
 	struct wf_topo_plan *plan = NULL;
 	char error[400];
 
-	assert_int_equal(wf_topo_plan(p5.topo, p5.nics, p5.nic_count, &options, &plan, error, sizeof(error)),
-			 -ENOENT);
+	assert_int_equal(wf_topo_plan(p5.topo, p5.nics, p5.nic_count, &options, &plan, error, sizeof(error)), -ENOENT);
 	options.groups_path = "/tmp";
-	assert_int_equal(wf_topo_plan(p5.topo, p5.nics, p5.nic_count, &options, &plan, error, sizeof(error)),
-			 -EINVAL);
+	assert_int_equal(wf_topo_plan(p5.topo, p5.nics, p5.nic_count, &options, &plan, error, sizeof(error)), -EINVAL);
 	options.groups_path = check_file("group \0 rails=*", 15);
-	assert_int_equal(wf_topo_plan(p5.topo, p5.nics, p5.nic_count, &options, &plan, error, sizeof(error)),
-			 -EINVAL);
+	assert_int_equal(wf_topo_plan(p5.topo, p5.nics, p5.nic_count, &options, &plan, error, sizeof(error)), -EINVAL);
 	assert_non_null(strstr(error, "binary"));
 	unlink(options.groups_path);
 	assert_null(plan);

@@ -206,10 +206,9 @@ static void three_gpus_two_nics(void **state)
 	assert_int_equal(planned.plan->count, 2);
 	check_group(&planned, 0, "12:00.0 | mlx5_0 | 0-3 | 1");
 	check_group(&planned, 1, "52:00.0 5a:00.0 | mlx5_1 | 4-7 | 4");
-	assert_int_equal(
-	    wf_topo_group_of_gpu(planned.topo, planned.plan, (struct wf_topo_pci){ .bus = 0x5a }), 1);
-	assert_int_equal(
-	    wf_topo_group_of_gpu(planned.topo, planned.plan, (struct wf_topo_pci){ .bus = 0x99 }), -ENOENT);
+	assert_int_equal(wf_topo_group_of_gpu(planned.topo, planned.plan, (struct wf_topo_pci){ .bus = 0x5a }), 1);
+	assert_int_equal(wf_topo_group_of_gpu(planned.topo, planned.plan, (struct wf_topo_pci){ .bus = 0x99 }),
+			 -ENOENT);
 	check_plan_free(&planned);
 	machine_free(&machine);
 }
@@ -314,7 +313,7 @@ static void second_threads(void **state)
 
 static void bad_cpus(void **state)
 {
-	static const char *const bad[] = { "",	   "a",	 "1-",	 "-1", "3-1", "0,,1", "0 1", "0-99999999999",
+	static const char *const bad[] = { "",     "a",  "1-",   "-1", "3-1", "0,,1", "0 1", "0-99999999999",
 					   "1000", "0,", "65536" };
 	struct wf_topo_plan *plan = NULL;
 	const struct wf_topo_nic *nics;
@@ -328,8 +327,7 @@ static void bad_cpus(void **state)
 		struct wf_topo_options options = { .allowed_cpus = bad[i] };
 
 		error[0] = '\0';
-		assert_int_equal(wf_topo_plan(topo, nics, count, &options, &plan, error, sizeof(error)),
-				 -EINVAL);
+		assert_int_equal(wf_topo_plan(topo, nics, count, &options, &plan, error, sizeof(error)), -EINVAL);
 		assert_non_null(strstr(error, bad[i]));
 		assert_null(plan);
 		assert_int_equal(wf_topo_plan(topo, nics, count, &options, &plan, NULL, 0), -EINVAL);
@@ -509,11 +507,9 @@ static void this_host(void **state)
 
 static void pci_addresses(void **state)
 {
-	static const char *const bad[] = {
-		"",	   "53",       "53:00",	    "53:00.8",	      "53:20.0",
-		"g3:00.0", "53:00.0 ", "1:53:00.0", "0000:53:00.0.0", "123456789:53:00.0",
-		"5:00.0",  "53:00.",   ":53:00.0"
-	};
+	static const char *const bad[] = { "",        "53",       "53:00",     "53:00.8",        "53:20.0",
+					   "g3:00.0", "53:00.0 ", "1:53:00.0", "0000:53:00.0.0", "123456789:53:00.0",
+					   "5:00.0",  "53:00.",   ":53:00.0" };
 	struct wf_topo_pci pci;
 	char text[WF_TOPO_PCI_BYTES];
 

@@ -40,10 +40,8 @@ static uint64_t read_message(struct node *node, const struct weft_event *event)
 		fail(NULL, "node %u: a message of %llu bytes", node->index, (unsigned long long)event->bytes);
 	memcpy(&message, event->data, sizeof(message));
 	if (message.id != event->tag || message.bytes != event->bytes || message.from >= world.nodes ||
-	    !pattern_is((const uint8_t *)event->data + sizeof(message), event->bytes - sizeof(message),
-			message.id))
-		fail(NULL, "node %u: the bytes of message %llx are wrong", node->index,
-		     (unsigned long long)event->tag);
+	    !pattern_is((const uint8_t *)event->data + sizeof(message), event->bytes - sizeof(message), message.id))
+		fail(NULL, "node %u: the bytes of message %llx are wrong", node->index, (unsigned long long)event->tag);
 	arrived(node, message.id, event->type == WEFT_EVENT_CALL ? "call" : "message");
 	last = &node->heard[message.from][message.generation % 256];
 	if (message.sequence <= *last)
@@ -78,8 +76,7 @@ void send_replies(struct node *node, uint64_t now)
 			continue;
 		}
 		pattern_fill(data, reply_bytes(owed.id), ~owed.id);
-		rc = weft_reply(node->engine, owed.peer, owed.call, app_status(owed.id), data,
-				reply_bytes(owed.id));
+		rc = weft_reply(node->engine, owed.peer, owed.call, app_status(owed.id), data, reply_bytes(owed.id));
 		if (rc == -EAGAIN && now < owed.due_ns + WEFT_SECOND) {
 			i++;
 			continue;

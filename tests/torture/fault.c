@@ -12,11 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-const char *const fault_name[FAULTS] = { "error", "drop",    "delay",	  "dup",      "eagain",
-					 "rnr",	  "down",    "slow",	  "dead",     "internal",
-					 "reg",	  "overrun", "anonymous", "negative", "refuse",   "twice",
-					 "stall",  "blackout", "cancel", "peers", "regions", "revoke",   "reopen",
-					 "ghosts", "hostile" };
+const char *const fault_name[FAULTS] = { "error",  "drop",   "delay",    "dup",      "eagain",  "rnr",       "down",
+					 "slow",   "dead",   "internal", "reg",      "overrun", "anonymous", "negative",
+					 "refuse", "twice",  "stall",    "blackout", "cancel",  "peers",     "regions",
+					 "revoke", "reopen", "ghosts",   "hostile" };
 
 static struct sim_control *control;
 static char control_path[64];
@@ -62,15 +61,13 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 		snprintf(who, sizeof(who), "host=n%u,", host);
 	switch (fault) {
 	case FAULT_ERROR:
-		snprintf(rule, bytes, "%s%sp=0.02,fault=error:%d", who, op,
-			 statuses[random_below(random, 6)]);
+		snprintf(rule, bytes, "%s%sp=0.02,fault=error:%d", who, op, statuses[random_below(random, 6)]);
 		break;
 	case FAULT_DROP:
 		snprintf(rule, bytes, "%s%scount=%u,p=0.05,fault=drop", who, op, 1 + random_below(random, 3));
 		break;
 	case FAULT_DELAY:
-		snprintf(rule, bytes, "%s%sp=0.05,fault=delay:%uus", who, op,
-			 10 + random_below(random, 50000));
+		snprintf(rule, bytes, "%s%sp=0.05,fault=delay:%uus", who, op, 10 + random_below(random, 50000));
 		break;
 	case FAULT_DUP:
 		snprintf(rule, bytes, "%sop=write,p=0.1,fault=dup", who);
@@ -85,8 +82,7 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 		snprintf(rule, bytes, "host=n%u,nic=%u,fault=down", host, nic);
 		break;
 	case FAULT_SLOW:
-		snprintf(rule, bytes, "host=n%u,nic=%u,fault=slow:%u", host, nic,
-			 2 + random_below(random, 50));
+		snprintf(rule, bytes, "host=n%u,nic=%u,fault=slow:%u", host, nic, 2 + random_below(random, 50));
 		break;
 	case FAULT_DEAD:
 		snprintf(rule, bytes, "host=n%u,fault=dead", host);
@@ -95,16 +91,14 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 		snprintf(rule, bytes, "%scount=1,p=0.01,fault=internal", who);
 		break;
 	case FAULT_REG:
-		snprintf(rule, bytes, "host=n%u,op=reg,count=%u,fault=reg:12", host,
-			 1 + random_below(random, 3));
+		snprintf(rule, bytes, "host=n%u,op=reg,count=%u,fault=reg:12", host, 1 + random_below(random, 3));
 		break;
 	case FAULT_ANONYMOUS:
-		snprintf(rule, bytes, "%s%scount=%u,p=0.02,fault=anonymous:%d", who, op,
-			 1 + random_below(random, 3), statuses[random_below(random, 6)]);
+		snprintf(rule, bytes, "%s%scount=%u,p=0.02,fault=anonymous:%d", who, op, 1 + random_below(random, 3),
+			 statuses[random_below(random, 6)]);
 		break;
 	case FAULT_NEGATIVE:
-		snprintf(rule, bytes, "%s%sp=0.02,fault=negative:%d", who, op,
-			 statuses[random_below(random, 6)]);
+		snprintf(rule, bytes, "%s%sp=0.02,fault=negative:%d", who, op, statuses[random_below(random, 6)]);
 		break;
 	case FAULT_REFUSE:
 		snprintf(rule, bytes, "%s%scount=%u,p=0.05,fault=refuse:107", who, op, 1 + random_below(random, 5));

@@ -24,10 +24,10 @@
 
 #define HEARTBEAT_NS (30 * WEFT_MILLISECOND)
 #define LIMIT_NS     (150 * WEFT_MILLISECOND)
-#define LATE_NS	     (100 * WEFT_MILLISECOND)
-#define MEMORY	     (8u << 20)
-#define DEPTH	     24 /* operations in flight to each peer */
-#define PEERS	     4	/* at a time */
+#define LATE_NS      (100 * WEFT_MILLISECOND)
+#define MEMORY       (8u << 20)
+#define DEPTH        24 /* operations in flight to each peer */
+#define PEERS        4  /* at a time */
 
 struct blobs {
 	size_t address_bytes, region_bytes;
@@ -48,7 +48,7 @@ struct other {
 	weft_remote remote;
 	uint32_t index;
 	uint64_t due_ns, gone_ns; /* when it is to go; when it went, 0: it lives */
-	uint64_t waited_ns;	  /* for a CPU, until it was added */
+	uint64_t waited_ns;       /* for a CPU, until it was added */
 	uint32_t outstanding;
 	bool open[DEPTH];
 };
@@ -91,8 +91,7 @@ static void open_self(struct self *self)
 	self->blobs.address_bytes = sizeof(self->blobs.address);
 	self->blobs.region_bytes = sizeof(self->blobs.region);
 	if ((rc = weft_address(self->engine, self->blobs.address, &self->blobs.address_bytes)) ||
-	    (rc = weft_region_export(self->engine, self->region, self->blobs.region,
-				     &self->blobs.region_bytes)))
+	    (rc = weft_region_export(self->engine, self->region, self->blobs.region, &self->blobs.region_bytes)))
 		stop("blobs", rc);
 }
 
@@ -153,8 +152,7 @@ static void add_peer(struct self *self, struct other *other)
 		got += (size_t)n;
 	}
 	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, &other->peer)) ||
-	    (rc = weft_remote_import(self->engine, other->peer, blobs.region, blobs.region_bytes,
-				     &other->remote)))
+	    (rc = weft_remote_import(self->engine, other->peer, blobs.region, blobs.region_bytes, &other->remote)))
 		stop("adding the peer", rc);
 	other->waited_ns = watch_process(other->pid);
 }
@@ -187,8 +185,7 @@ static int submit_one(struct self *self, struct other *other, uint32_t slot, str
 	uint32_t tag = other->index * DEPTH + slot + 1;
 	struct weft_op op = { .queue = self->queue, .tag = tag, .timeout_ns = 20 * WEFT_SECOND };
 	struct weft_write write = { self->region, 0, other->remote, 0, 1 + random_below(random, 2u << 20) };
-	struct weft_read read = { other->remote, 0, self->region, 4u << 20,
-				  1 + random_below(random, 2u << 20) };
+	struct weft_read read = { other->remote, 0, self->region, 4u << 20, 1 + random_below(random, 2u << 20) };
 
 	switch (random_below(random, 5)) {
 	case 0:
@@ -199,11 +196,9 @@ static int submit_one(struct self *self, struct other *other, uint32_t slot, str
 	case 2:
 		return weft_read(self->engine, &read, &op, NULL);
 	case 3:
-		return weft_send(self->engine, other->peer, tag, memory, 1 + random_below(random, 20000), &op,
-				 NULL);
+		return weft_send(self->engine, other->peer, tag, memory, 1 + random_below(random, 20000), &op, NULL);
 	default:
-		return weft_call(self->engine, other->peer, tag, memory, 1 + random_below(random, 5000), &op,
-				 NULL);
+		return weft_call(self->engine, other->peer, tag, memory, 1 + random_below(random, 5000), &op, NULL);
 	}
 }
 
@@ -269,8 +264,8 @@ static void check_in_time(const struct other *other, uint64_t limit_ns, uint64_t
 {
 	if (!other->outstanding || !watch_is_late(other->gone_ns, now, limit_ns + LATE_NS))
 		return;
-	fprintf(stderr, "kill: %u operations have not ended %.0f ms after the peer went\n",
-		other->outstanding, (double)(now - other->gone_ns) / 1e6);
+	fprintf(stderr, "kill: %u operations have not ended %.0f ms after the peer went\n", other->outstanding,
+		(double)(now - other->gone_ns) / 1e6);
 	list_threads();
 	stop("every operation ends in time", 0);
 }
@@ -394,8 +389,7 @@ static void never_there(struct self *self, struct random *random)
 	blobs = gone.blobs;
 	weft_close(gone.engine);
 	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, &other.peer)) ||
-	    (rc = weft_remote_import(self->engine, other.peer, blobs.region, blobs.region_bytes,
-				     &other.remote)))
+	    (rc = weft_remote_import(self->engine, other.peer, blobs.region, blobs.region_bytes, &other.remote)))
 		stop("adding a peer that is not there", rc);
 	other.gone_ns = now_ns();
 	fill(self, &other, random);
@@ -414,8 +408,8 @@ static void settle(struct self *self)
 		weft_engine_info(self->engine, &info);
 	} while ((info.transfers_in_flight || info.peers) && now_ns() - start < 10 * WEFT_SECOND);
 	if (info.transfers_in_flight || info.peers) {
-		fprintf(stderr, "kill: %llu transfers, %llu peers left\n",
-			(unsigned long long)info.transfers_in_flight, (unsigned long long)info.peers);
+		fprintf(stderr, "kill: %llu transfers, %llu peers left\n", (unsigned long long)info.transfers_in_flight,
+			(unsigned long long)info.peers);
 		stop("nothing is left over", 0);
 	}
 }

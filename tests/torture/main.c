@@ -62,10 +62,9 @@ static uint32_t parse_faults(char *list)
 static void parse(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "seed", 1, 0, 's' },	   { "ops", 1, 0, 'o' },     { "minutes", 1, 0, 'm' },
-		{ "engines", 1, 0, 'e' },  { "nics", 1, 0, 'n' },    { "faults", 1, 0, 'f' },
-		{ "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' }, { "sim", 1, 0, 'S' },
-		{ "slack", 1, 0, 'l' },	   { "manual", 0, 0, 'M' },  { 0, 0, 0, 0 },
+		{ "seed", 1, 0, 's' }, { "ops", 1, 0, 'o' },    { "minutes", 1, 0, 'm' },  { "engines", 1, 0, 'e' },
+		{ "nics", 1, 0, 'n' }, { "faults", 1, 0, 'f' }, { "provider", 1, 0, 'p' }, { "verbose", 0, 0, 'v' },
+		{ "sim", 1, 0, 'S' },  { "slack", 1, 0, 'l' },  { "manual", 0, 0, 'M' },   { 0, 0, 0, 0 },
 	};
 	char all[] = "all", *faults = all;
 	double minutes = 0;
@@ -199,8 +198,7 @@ static void drain(void)
 		for (uint32_t n = 0; n < world.nodes; n++)
 			for (uint32_t i = 0; i < OPS; i++)
 				if (world.node[n].op[i].id)
-					fail(&world.node[n].op[i],
-					     "still there %.1f s after the last was submitted",
+					fail(&world.node[n].op[i], "still there %.1f s after the last was submitted",
 					     (double)(now_ns() - start) / 1e9);
 		fail(NULL, "announcements have not arrived");
 	}
@@ -296,22 +294,21 @@ static void summary(uint64_t start)
 	for (int f = 0; f <= FAULT_SIMULATED; f++)
 		printf(" %s %llu", fault_name[f], (unsigned long long)tally->faults[f]);
 	printf("; attacks %llu, cancels %llu, peers changed %llu, regions changed %llu, engines reopened %llu\n",
-	       (unsigned long long)tally->attacks, (unsigned long long)tally->cancels, (unsigned long long)tally->peer_changes,
-	       (unsigned long long)tally->region_changes, (unsigned long long)tally->reopens);
+	       (unsigned long long)tally->attacks, (unsigned long long)tally->cancels,
+	       (unsigned long long)tally->peer_changes, (unsigned long long)tally->region_changes,
+	       (unsigned long long)tally->reopens);
 	printf("arrived: %llu notifications, %llu messages, %llu calls; refused %llu (full %llu); peers down "
 	       "%llu, rails down %llu; "
 	       "not quiescent %llu; %.1f MB\n",
 	       (unsigned long long)tally->notifies, (unsigned long long)tally->messages,
-	       (unsigned long long)tally->calls, (unsigned long long)tally->refused,
-	       (unsigned long long)tally->full, (unsigned long long)tally->peer_down,
-	       (unsigned long long)tally->rail_down, (unsigned long long)tally->unquiet,
-	       (double)tally->bytes / 1e6);
+	       (unsigned long long)tally->calls, (unsigned long long)tally->refused, (unsigned long long)tally->full,
+	       (unsigned long long)tally->peer_down, (unsigned long long)tally->rail_down,
+	       (unsigned long long)tally->unquiet, (double)tally->bytes / 1e6);
 	printf("torture: seed %llu, %llu operations on %u engines (%s) in %.1f s; latest end %.1f ms after "
 	       "its deadline; threads "
 	       "woken up to %.1f ms late: OK\n",
-	       (unsigned long long)world.seed, (unsigned long long)world.submitted, world.nodes,
-	       world.provider, (double)(now_ns() - start) / 1e9, (double)tally->late_max_ns / 1e6,
-	       (double)watch_lateness(start) / 1e6);
+	       (unsigned long long)world.seed, (unsigned long long)world.submitted, world.nodes, world.provider,
+	       (double)(now_ns() - start) / 1e9, (double)tally->late_max_ns / 1e6, (double)watch_lateness(start) / 1e6);
 }
 
 static void list_files(void)
@@ -342,8 +339,8 @@ static void check_leaks(uint32_t round, uint64_t rss, uint32_t files)
 
 	/* Pools fill and the allocator settles in the first rounds. */
 	if (MEMORY_TELLS && round > 3 && rss > first_rss + first_rss / 4 + (32u << 20))
-		fail(NULL, "memory grew from %.1f to %.1f MB in %u rounds", (double)first_rss / 1e6,
-		     (double)rss / 1e6, round - 3);
+		fail(NULL, "memory grew from %.1f to %.1f MB in %u rounds", (double)first_rss / 1e6, (double)rss / 1e6,
+		     round - 3);
 	/* Peers on their way out hold some for a while; only what stays is a leak. */
 	many = round > 3 && files > first_files + 2 ? many + 1 : 0;
 	if (many == 5) {
@@ -355,8 +352,8 @@ static void check_leaks(uint32_t round, uint64_t rss, uint32_t files)
 		first_files = files;
 	}
 	if (world.verbose || getenv("TORTURE_ROUNDS"))
-		printf("round %u: %llu operations, %.1f MB, %u files\n", round,
-		       (unsigned long long)world.submitted, (double)rss / 1e6, files);
+		printf("round %u: %llu operations, %.1f MB, %u files\n", round, (unsigned long long)world.submitted,
+		       (double)rss / 1e6, files);
 }
 
 int main(int argc, char **argv)
@@ -376,7 +373,7 @@ int main(int argc, char **argv)
 	probe(); /* everyone reaches everyone before anything is disturbed */
 	faults_start();
 	chunk = world.ops == UINT64_MAX || world.ops / 8 > ROUND_OPS ? ROUND_OPS
-		: world.ops / 8 < 1000				     ? 1000
+		: world.ops / 8 < 1000                               ? 1000
 								     : world.ops / 8;
 	for (uint32_t round = 1; world.submitted < world.ops && now_ns() < world.limit_ns; round++) {
 		round_of(world.submitted + chunk);

@@ -276,8 +276,7 @@ static int follow(struct node *node, uint32_t other, const struct published *fro
 
 		if (replace)
 			op_excuse(node, other);
-		if (!replace ||
-		    weft_peer_replace(node->engine, link->peer, from->address, from->address_bytes))
+		if (!replace || weft_peer_replace(node->engine, link->peer, from->address, from->address_bytes))
 			drop_link(node, other);
 	}
 	if (!link->peer)
@@ -296,9 +295,8 @@ static void mend(struct node *node, uint32_t other, uint64_t now)
 	pthread_mutex_lock(&world.lock);
 	from = world.node[other].published;
 	pthread_mutex_unlock(&world.lock);
-	if (!from.generation ||
-	    (link->peer && link->generation == from.generation && link->version == from.version &&
-	     !(link->down && link->revision != from.revision)))
+	if (!from.generation || (link->peer && link->generation == from.generation && link->version == from.version &&
+				 !(link->down && link->revision != from.revision)))
 		return;
 	rc = follow(node, other, &from);
 	if (world.verbose)
@@ -307,8 +305,7 @@ static void mend(struct node *node, uint32_t other, uint64_t now)
 	if (!rc)
 		return;
 	if (rc != -ESTALE && rc != -ENOENT && rc != -EHOSTDOWN && rc != -ENOMEM)
-		fail(NULL, "node %u: making a link to node %u said %s", node->index, other,
-		     weft_strerror(rc));
+		fail(NULL, "node %u: making a link to node %u said %s", node->index, other, weft_strerror(rc));
 	if (rc == -ENOENT || rc == -ESTALE)
 		drop_link(node, other);
 	link->retry_ns = now + 5 * WEFT_MILLISECOND;
@@ -432,9 +429,8 @@ static void slow_step(const struct node *node, const char *what, uint64_t since_
 	uint64_t took = now_ns() - since_ns;
 
 	if (took > 100 * WEFT_MILLISECOND && (world.verbose || getenv("TORTURE_ROUNDS")))
-		fprintf(stderr, "%.3f n%u: %s took %.0f ms (waited %.0f ms for a CPU)\n",
-			(double)now_ns() / 1e9, node->index, what, (double)took / 1e6,
-			(double)watch_waited(since_ns) / 1e6);
+		fprintf(stderr, "%.3f n%u: %s took %.0f ms (waited %.0f ms for a CPU)\n", (double)now_ns() / 1e9,
+			node->index, what, (double)took / 1e6, (double)watch_waited(since_ns) / 1e6);
 }
 
 void *node_loop(void *argument)

@@ -12,15 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LATE_NS	   (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
+#define LATE_NS    (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
 #define MISSING_NS (400 * WEFT_MILLISECOND) /* an end that has not come so long after that is missing */
-#define ARRIVE_NS  (2 * WEFT_SECOND) /* what a done operation announced is in the receiver's queue by then */
-#define UNQUIET_NS (3 * WEFT_SECOND) /* memory that may still be touched is left alone for so long */
-#define STILL_NS                                                                                             \
-	(700 * WEFT_MILLISECOND) /* threads held up so long: peers may pass their limit of a second */
+#define ARRIVE_NS  (2 * WEFT_SECOND)        /* what a done operation announced is in the receiver's queue by then */
+#define UNQUIET_NS (3 * WEFT_SECOND)        /* memory that may still be touched is left alone for so long */
+#define STILL_NS   (700 * WEFT_MILLISECOND) /* threads held up so long: peers may pass their limit of a second */
 
-static const char *const kind_name[KINDS] = { "write", "pages", "scatter", "read",
-					      "send",  "call",	"barrier", "expect" };
+static const char *const kind_name[KINDS] = {
+	"write", "pages", "scatter", "read", "send", "call", "barrier", "expect"
+};
 
 void fail(const struct op *op, const char *format, ...)
 {
@@ -39,10 +39,10 @@ void fail(const struct op *op, const char *format, ...)
 			"  operation %llx: %s by node %u (generation %u) to nodes %x, handle "
 			"%llx, %llu bytes, "
 			"notify %d, deadline after %.3f ms%s%s\n",
-			(unsigned long long)op->id, kind_name[op->kind], (uint32_t)(op->id >> 12 & 15),
-			op->generation, op->targets, (unsigned long long)op->handle,
-			(unsigned long long)op->bytes, (int)op->notify, (double)deadline / 1e6,
-			op->excused ? ", cancelled by us" : "", op->active ? "" : ", not active");
+			(unsigned long long)op->id, kind_name[op->kind], (uint32_t)(op->id >> 12 & 15), op->generation,
+			op->targets, (unsigned long long)op->handle, (unsigned long long)op->bytes, (int)op->notify,
+			(double)deadline / 1e6, op->excused ? ", cancelled by us" : "",
+			op->active ? "" : ", not active");
 		for (uint32_t i = 0; i < op->notes && i < NOTES; i++)
 			fprintf(stderr, "    %+10.3f ms  %s %lld\n",
 				((double)op->note[i].ns - (double)op->submitted_ns) / 1e6, op->note[i].what,
@@ -94,8 +94,7 @@ bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes)
 	if (op->runs == RUNS)
 		return false;
 	pthread_mutex_lock(&world.lock);
-	for (uint32_t i = 0, slot = random_below(&self->random, SLOTS); i < SLOTS + count && got < count;
-	     i++, slot++) {
+	for (uint32_t i = 0, slot = random_below(&self->random, SLOTS); i < SLOTS + count && got < count; i++, slot++) {
 		if (slot >= SLOTS) {
 			slot = 0;
 			got = 0;
@@ -178,8 +177,7 @@ static void release_memory(struct node *node, struct op *op, bool quiescent)
 	for (uint32_t r = 0; r < op->runs; r++) {
 		struct arena *arena = &world.node[op->run[r].node].arena[op->run[r].in];
 
-		memset(&arena->owned[op->run[r].first], quiescent || !op->run[r].in ? 0 : 2,
-		       op->run[r].count);
+		memset(&arena->owned[op->run[r].first], quiescent || !op->run[r].in ? 0 : 2, op->run[r].count);
 	}
 	node->active--;
 	op->id = 0;
@@ -234,8 +232,7 @@ struct op *op_take(struct node *node, enum kind kind, uint32_t targets)
 
 static struct counted *counted_of(const struct op *op)
 {
-	uint32_t at =
-	    op->kind == KIND_EXPECT ? (uint32_t)(op->id >> 12 & 15) : (uint32_t)__builtin_ctz(op->targets);
+	uint32_t at = op->kind == KIND_EXPECT ? (uint32_t)(op->id >> 12 & 15) : (uint32_t)__builtin_ctz(op->targets);
 	struct counted *counted = &world.counted[at][op->immediate % IMMEDIATES];
 
 	return counted->immediate == op->immediate ? counted : NULL;
@@ -331,13 +328,12 @@ static void expect_arrival(struct op *op)
 	for (uint32_t n = 0; n < world.nodes; n++) {
 		struct node *at = &world.node[n];
 
-		if (!(op->targets & 1u << n) || world.arrived[(op->id >> 16) % SERIALS] & 1u << n ||
-		    !op->known[n] || at->published.generation != op->known[n])
+		if (!(op->targets & 1u << n) || world.arrived[(op->id >> 16) % SERIALS] & 1u << n || !op->known[n] ||
+		    at->published.generation != op->known[n])
 			continue;
 		if (at->pendings == PENDING)
 			fail(op, "%u announcements have not arrived at node %u", at->pendings, n);
-		at->pending[at->pendings++] =
-		    (struct pending){ op->id, now_ns(), op->submitted_ns, op->kind };
+		at->pending[at->pendings++] = (struct pending){ op->id, now_ns(), op->submitted_ns, op->kind };
 	}
 }
 
@@ -358,8 +354,7 @@ static void end_counted(struct op *op, int status)
 	}
 	if (!status && counted->submitted < counted->expected && !(world.faults & 1u << FAULT_DUP))
 		fail(op, "counted %u immediates where %u were sent", counted->expected, counted->submitted);
-	if (status == -ETIMEDOUT && !(world.faults & ~HARMLESS) &&
-	    counted->done >= counted->expected &&
+	if (status == -ETIMEDOUT && !(world.faults & ~HARMLESS) && counted->done >= counted->expected &&
 	    watch_is_late(counted->done_ns, op->deadline_ns, WEFT_SECOND))
 		fail(op, "timed out although all %u immediates had landed", counted->expected);
 	if (status || counted->failed || counted->submitted != counted->expected)
@@ -371,12 +366,11 @@ static void end_barrier(struct op *op)
 	struct barrier *barrier = &world.barrier[op->barrier % BARRIERS];
 
 	if (barrier->id == op->barrier && (barrier->entered & barrier->members) != barrier->members)
-		fail(op, "left barrier %llu: %x had entered of %x", (unsigned long long)op->barrier,
-		     barrier->entered, barrier->members);
+		fail(op, "left barrier %llu: %x had entered of %x", (unsigned long long)op->barrier, barrier->entered,
+		     barrier->members);
 }
 
-static void end_under_lock(struct node *node, struct op *op, const struct weft_event *event,
-			   uint64_t absent_ns)
+static void end_under_lock(struct node *node, struct op *op, const struct weft_event *event, uint64_t absent_ns)
 {
 	int status = event->status;
 	uint64_t late = lateness_of(op, absent_ns);
@@ -417,8 +411,7 @@ void op_ended(struct node *node, const struct weft_event *event, uint64_t absent
 	if (op->id != event->tag || !op->active)
 		fail(op->id ? op : NULL,
 		     "node %u: an end (tag %llx, transfer %llx, status %d) of an operation that is not there",
-		     node->index, (unsigned long long)event->tag, (unsigned long long)event->transfer,
-		     event->status);
+		     node->index, (unsigned long long)event->tag, (unsigned long long)event->transfer, event->status);
 	if (event->transfer != op->handle)
 		fail(op, "its end names transfer %llx", (unsigned long long)event->transfer);
 	check_status(op, event->status, now);

@@ -70,7 +70,9 @@ static uint64_t any_number(void)
 {
 	uint64_t number = random_next(&dice);
 
-	return random_chance(&dice, 50) ? number % 16 : random_chance(&dice, 50) ? number >> random_below(&dice, 64) : -(number % 16);
+	return random_chance(&dice, 50)   ? number % 16
+	       : random_chance(&dice, 50) ? number >> random_below(&dice, 64)
+					  : -(number % 16);
 }
 
 /* A header whose every number is made up, but for those that let it get so far as to be looked at. */
@@ -139,7 +141,9 @@ static void guess_key(uint32_t n)
 {
 	struct arena *arena = &world.node[n].arena[random_below(&dice, 2)];
 	uint64_t at = (uint64_t)(uintptr_t)arena->base + random_below(&dice, ARENA / 2);
-	uint64_t key = random_chance(&dice, 50) ? random_next(&dice) : UINT64_C(0x100000000) * random_below(&dice, 8) + random_below(&dice, 16);
+	uint64_t key = random_chance(&dice, 50)
+			   ? random_next(&dice)
+			   : UINT64_C(0x100000000) * random_below(&dice, 8) + random_below(&dice, 16);
 
 	if (random_chance(&dice, 50))
 		raw_write(&raw, key, at, 1 + random_below(&dice, 64));

@@ -125,8 +125,8 @@ static bool submit_read(struct node *node, struct op *op, uint32_t target)
 	op_move(op, 1, 0, out_of(op, 0), bytes);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
-	read = (struct weft_read){ node->link[target].out, offset_of(&op->run[0]), node->in,
-				   offset_of(&op->run[1]), bytes };
+	read = (struct weft_read){ node->link[target].out, offset_of(&op->run[0]), node->in, offset_of(&op->run[1]),
+				   bytes };
 	rc = weft_read(node->engine, &read, &to, &handle);
 	op_accepted(node, op, rc, handle);
 	return !rc;
@@ -151,8 +151,7 @@ static void shuffle(struct node *node, uint32_t *index, uint32_t count, uint32_t
 static bool submit_pages(struct node *node, struct op *op, uint32_t target, uint32_t count)
 {
 	static const uint32_t sizes[] = { 64, 512, 1000, 2048, 4096 };
-	uint32_t page = sizes[random_below(&node->random, 5)],
-		 room = count + random_below(&node->random, count + 1);
+	uint32_t page = sizes[random_below(&node->random, 5)], room = count + random_below(&node->random, count + 1);
 	uint32_t from[MOVES], at[MOVES];
 	bool straight = random_chance(&node->random, 25);
 	weft_transfer handle = 0;
@@ -163,8 +162,7 @@ static bool submit_pages(struct node *node, struct op *op, uint32_t target, uint
 
 	while ((uint64_t)page * room > RUN_SLOTS * SLOT)
 		page /= 2;
-	if (!op_run(op, node->index, false, (uint64_t)page * room) ||
-	    !op_run(op, target, true, (uint64_t)page * room))
+	if (!op_run(op, node->index, false, (uint64_t)page * room) || !op_run(op, target, true, (uint64_t)page * room))
 		return no_room(node, op);
 	pattern_fill(out_of(op, 0), (uint64_t)page * room, op->id * 7);
 	shuffle(node, at, count, room);
@@ -333,8 +331,7 @@ static bool start_expect(struct node *node)
 	int rc;
 
 	/* What was counted and never asked for keeps its place in the engine's table. */
-	if (node->dirty_immediates > 3000 || node->next_immediate >= 0xffff ||
-	    !(op = op_take(node, KIND_EXPECT, 0)))
+	if (node->dirty_immediates > 3000 || node->next_immediate >= 0xffff || !(op = op_take(node, KIND_EXPECT, 0)))
 		return false;
 	op->immediate = immediate;
 	pthread_mutex_lock(&world.lock);

@@ -18,39 +18,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NODES	    8
-#define OPS	    512 /* an operation table's size: more than a node ever has in flight */
-#define SLOT	    UINT64_C(4096)
-#define SLOTS	    1024
-#define ARENA	    (SLOT * SLOTS)
-#define RUN_SLOTS   64 /* largest range: 256 KiB */
-#define RUNS	    12
-#define MOVES	    64
-#define SERIALS	    (1u << 20) /* arrivals remembered */
-#define PENDING	    8192
-#define MAIL	    256
-#define CALLS	    256
-#define IMMEDIATES  4096
-#define BARRIERS    1024
-#define STALE	    64
-#define OLD_REGIONS 8
-#define NOTES	    16
-#define GHOSTS	    2
-#define STRANGERS   8 /* names under which the stranger may be known to an engine */
+#define NODES        8
+#define OPS          512 /* an operation table's size: more than a node ever has in flight */
+#define SLOT         UINT64_C(4096)
+#define SLOTS        1024
+#define ARENA        (SLOT * SLOTS)
+#define RUN_SLOTS    64 /* largest range: 256 KiB */
+#define RUNS         12
+#define MOVES        64
+#define SERIALS      (1u << 20) /* arrivals remembered */
+#define PENDING      8192
+#define MAIL         256
+#define CALLS        256
+#define IMMEDIATES   4096
+#define BARRIERS     1024
+#define STALE        64
+#define OLD_REGIONS  8
+#define NOTES        16
+#define GHOSTS       2
+#define STRANGERS    8          /* names under which the stranger may be known to an engine */
 #define STRANGER_TAG UINT64_MAX /* of whatever it sends properly */
-#define TRANSFERS   256 /* max_transfers of the engines */
+#define TRANSFERS    256        /* max_transfers of the engines */
 
-enum kind {
-	KIND_WRITE,
-	KIND_PAGES,
-	KIND_SCATTER,
-	KIND_READ,
-	KIND_SEND,
-	KIND_CALL,
-	KIND_BARRIER,
-	KIND_EXPECT,
-	KINDS
-};
+enum kind { KIND_WRITE, KIND_PAGES, KIND_SCATTER, KIND_READ, KIND_SEND, KIND_CALL, KIND_BARRIER, KIND_EXPECT, KINDS };
 
 /* Disturbances: those the simulator makes come first, then those the application's own calls make. */
 enum fault {
@@ -70,7 +60,7 @@ enum fault {
 	FAULT_NEGATIVE,
 	FAULT_REFUSE,
 	FAULT_TWICE,
-	FAULT_STALL,	/* registrations take long */
+	FAULT_STALL,    /* registrations take long */
 	FAULT_BLACKOUT, /* nothing arrives anywhere, so that every side takes its pieces back */
 	FAULT_SIMULATED = FAULT_BLACKOUT,
 	FAULT_CANCEL,
@@ -119,8 +109,8 @@ struct op {
 	uint32_t known[NODES]; /* the targets' generations as we knew them */
 	weft_transfer handle;
 	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
-	bool active;			    /* accepted or being submitted, and not ended */
-	_Atomic bool excused;		    /* someone asked for its cancellation */
+	bool active;                        /* accepted or being submitted, and not ended */
+	_Atomic bool excused;               /* someone asked for its cancellation */
 	enum weft_notify_kind notify;
 	uint32_t immediate, immediates;
 	uint32_t runs, moves, notes;
@@ -141,7 +131,7 @@ struct arena {
 /* What a node tells the others of itself. */
 struct published {
 	uint32_t generation, version; /* of the engine; of the regions */
-	uint32_t revision;	      /* of the address: it changes when a rail is reopened */
+	uint32_t revision;            /* of the address: it changes when a rail is reopened */
 	size_t address_bytes, in_bytes, out_bytes;
 	uint8_t address[16384], in[8192], out[8192];
 };
@@ -180,8 +170,7 @@ struct node {
 	weft_queue *queue[3]; /* the engine's listener first */
 	weft_region in, out;
 	uint32_t generation;
-	uint64_t
-	    empty_ns[3]; /* when each queue was last found empty: what came out since was not there then */
+	uint64_t empty_ns[3];  /* when each queue was last found empty: what came out since was not there then */
 	struct arena arena[2]; /* [in] */
 	struct published published;
 	struct peer_link link[NODES];
@@ -238,7 +227,7 @@ struct world {
 	uint32_t nodes, nics, rounds;
 	const char *provider, *keys;
 	bool simulated, verbose;
-	bool manual; /* the nodes' threads drive the engines */
+	bool manual;     /* the nodes' threads drive the engines */
 	uint32_t faults; /* a bit each */
 	struct node node[NODES];
 	struct ghost ghost[GHOSTS];
@@ -271,7 +260,7 @@ void list_threads(void); /* to stderr: what each is doing */
 void fail(const struct op *op, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 void op_note(struct op *op, const char *what, int64_t value);
 struct op *op_take(struct node *node, enum kind kind, uint32_t targets); /* NULL: none free. Locked inside */
-bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);	 /* takes slots; false: none */
+bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);        /* takes slots; false: none */
 uint8_t *run_base(const struct run *run);
 void op_move(struct op *op, uint32_t run, uint64_t offset, const void *from, uint64_t bytes);
 void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle);
@@ -284,7 +273,8 @@ void check_overdue(struct node *node, uint64_t now);
 void check_arenas(void);
 
 /* node.c */
-void name_host(const char *name); /* what the simulator calls the next one who looks for NICs; under `opening` or alone */
+void name_host(
+    const char *name); /* what the simulator calls the next one who looks for NICs; under `opening` or alone */
 const char *simulated_provider(void);
 int node_open(struct node *node);
 void ghosts_make(void);

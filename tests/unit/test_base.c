@@ -47,7 +47,7 @@ static void ring_alone(void **state)
 }
 
 #define PRODUCERS 3
-#define EACH	  20000
+#define EACH      20000
 
 static struct wf_ring shared_ring;
 static _Atomic uint64_t popped, failures;
@@ -335,9 +335,9 @@ static void pool(void **state)
 
 static void errors(void **state)
 {
-	static const int known[] = { EAGAIN,  EINVAL,	 EBUSY,	    ENOENT,	 ESTALE,    ERANGE,
-				     EACCES,  ETIMEDOUT, ECANCELED, EHOSTDOWN,	 EPROTO,    EPROTONOSUPPORT,
-				     EBADMSG, EMSGSIZE,	 ENODEV,    ENOPROTOOPT, ESHUTDOWN, ENOBUFS };
+	static const int known[] = { EAGAIN,  EINVAL,    EBUSY,     ENOENT,      ESTALE,    ERANGE,
+				     EACCES,  ETIMEDOUT, ECANCELED, EHOSTDOWN,   EPROTO,    EPROTONOSUPPORT,
+				     EBADMSG, EMSGSIZE,  ENODEV,    ENOPROTOOPT, ESHUTDOWN, ENOBUFS };
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		assert_true(strlen(wf_error_text(known[i])) > 3);
@@ -376,11 +376,10 @@ static void logging(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ring_alone),	 cmocka_unit_test(ring_threads),
-		cmocka_unit_test(queue_threads), cmocka_unit_test(handle_life),
-		cmocka_unit_test(handle_many),	 cmocka_unit_test(handle_threads),
-		cmocka_unit_test(pool),		 cmocka_unit_test(errors),
-		cmocka_unit_test(deadlines),	 cmocka_unit_test(logging),
+		cmocka_unit_test(ring_alone),  cmocka_unit_test(ring_threads), cmocka_unit_test(queue_threads),
+		cmocka_unit_test(handle_life), cmocka_unit_test(handle_many),  cmocka_unit_test(handle_threads),
+		cmocka_unit_test(pool),        cmocka_unit_test(errors),       cmocka_unit_test(deadlines),
+		cmocka_unit_test(logging),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

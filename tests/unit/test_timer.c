@@ -163,7 +163,8 @@ static void far_away(void **state)
 	uint64_t now = 5 * WF_S + 77;
 
 	start(now);
-	for (uint64_t end = now + 400 * WF_S; now < end; now += random_below(random_below(50) ? 20 * WF_MS : 3 * WF_S)) {
+	for (uint64_t end = now + 400 * WF_S; now < end;
+	     now += random_below(random_below(50) ? 20 * WF_MS : 3 * WF_S)) {
 		struct one *one = &all[random_below(200)];
 
 		wf_timers_run(&timers, now);
@@ -203,9 +204,12 @@ static void cleared_while_firing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(in_order_and_in_time),	 cmocka_unit_test(next_is_not_late),
-		cmocka_unit_test(cleared_and_set_again), cmocka_unit_test(sets_itself),
-		cmocka_unit_test(far_away),		 cmocka_unit_test(after_a_long_pause),
+		cmocka_unit_test(in_order_and_in_time),
+		cmocka_unit_test(next_is_not_late),
+		cmocka_unit_test(cleared_and_set_again),
+		cmocka_unit_test(sets_itself),
+		cmocka_unit_test(far_away),
+		cmocka_unit_test(after_a_long_pause),
 		cmocka_unit_test(cleared_while_firing),
 	};
 

@@ -341,7 +341,8 @@ static void sealed_nonsense(void **state)
 			assert_true(back.key[i].base + back.bytes >= back.bytes);
 			if (back.key[i].tiles)
 				assert_true(back.key[i].step && back.key[i].reach >= WF_REACH_LEAST &&
-					    wf_tiles_of(back.bytes, back.key[i].step, back.key[i].reach) == back.key[i].tiles);
+					    wf_tiles_of(back.bytes, back.key[i].step, back.key[i].reach) ==
+						back.key[i].tiles);
 		}
 	}
 }
@@ -407,9 +408,8 @@ static struct wf_frame message(uint64_t total, uint64_t index)
 				  .tag = random_word(),
 				  .call = random_word(),
 				  .status = -EDOM,
-				  .payload_bytes =
-				      (uint32_t)(index + 1 < frames ? WF_FRAME_PAYLOAD
-								    : total - index * WF_FRAME_PAYLOAD) };
+				  .payload_bytes = (uint32_t)(index + 1 < frames ? WF_FRAME_PAYLOAD
+										 : total - index * WF_FRAME_PAYLOAD) };
 }
 
 static void frame_round_trip(void **state)
@@ -425,22 +425,17 @@ static void frame_round_trip(void **state)
 
 			memset(&back, 0xee, sizeof(back));
 			pack(&frame, buffer);
-			assert_int_equal(
-			    unpack(buffer, WF_FRAME_HEADER + frame.payload_bytes, &back), 0);
-			assert_true(back.kind == frame.kind && back.type == frame.type &&
-				    back.seq == frame.seq);
+			assert_int_equal(unpack(buffer, WF_FRAME_HEADER + frame.payload_bytes, &back), 0);
+			assert_true(back.kind == frame.kind && back.type == frame.type && back.seq == frame.seq);
 			assert_true(back.from_rail == 3 && back.to_rail == 4 && back.first == frame.first);
 			assert_true(back.incarnation == frame.incarnation && back.to_peer == frame.to_peer);
-			assert_true(back.ack == frame.ack && back.credit == frame.credit &&
-				    back.tag == frame.tag);
-			assert_true(back.call == frame.call && back.status == -EDOM &&
-				    back.total == frame.total);
+			assert_true(back.ack == frame.ack && back.credit == frame.credit && back.tag == frame.tag);
+			assert_true(back.call == frame.call && back.status == -EDOM && back.total == frame.total);
 			assert_true(back.from_epoch == 5 && back.to_epoch == 6);
 			assert_int_equal(back.payload_bytes, frame.payload_bytes);
 			if (frame.payload_bytes)
-				assert_int_equal(
-				    unpack(buffer, WF_FRAME_HEADER + frame.payload_bytes - 1, &back),
-				    -EPROTO);
+				assert_int_equal(unpack(buffer, WF_FRAME_HEADER + frame.payload_bytes - 1, &back),
+						 -EPROTO);
 		}
 	assert_int_equal(wf_frames_of(0), 1);
 	assert_int_equal(wf_frames_of(WF_FRAME_PAYLOAD), 1);

@@ -53,12 +53,9 @@ static void on_stop(void *context)
 {
 }
 
-static const struct wf_worker_ops ops = { .start = on_start,
-					  .note = on_note,
-					  .turn = on_turn,
-					  .in_flight = on_no,
-					  .can_sleep = on_no,
-					  .stop = on_stop };
+static const struct wf_worker_ops ops = {
+	.start = on_start, .note = on_note, .turn = on_turn, .in_flight = on_no, .can_sleep = on_no, .stop = on_stop
+};
 
 /* What the worker took for its last news, a few turns after it has read a note or, before any, has turned a while. */
 static uint64_t news_after(uint64_t note)
@@ -93,7 +90,9 @@ static void signs_of_life_are_no_news(void **state)
 	assert_true(news_after(1) == opened);
 	post(NEWS);
 	assert_true(news_after(2) > opened);
-	assert_int_equal(wf_worker_stop(&worker, &(struct wf_worker_limits){ LIMIT_S * UINT64_C(1000000000), LIMIT_S * UINT64_C(1000000000) }), 0);
+	assert_int_equal(wf_worker_stop(&worker, &(struct wf_worker_limits){ LIMIT_S * UINT64_C(1000000000),
+									     LIMIT_S * UINT64_C(1000000000) }),
+			 0);
 	wf_worker_close(&worker);
 }
 

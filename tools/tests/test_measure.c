@@ -20,8 +20,7 @@ static void quantiles(void **state)
 	for (uint64_t i = 1; i <= 100000; i++)
 		cmd_histogram_add(&histogram, i);
 	for (int percent = 1; percent <= 100; percent++) {
-		uint64_t exact = (uint64_t)percent * 1000,
-			 got = cmd_histogram_quantile(&histogram, percent / 100.0);
+		uint64_t exact = (uint64_t)percent * 1000, got = cmd_histogram_quantile(&histogram, percent / 100.0);
 		assert_in_range(got, exact, exact + exact / 128 + 1);
 	}
 	assert_int_equal(histogram.smallest, 1);

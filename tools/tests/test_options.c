@@ -29,7 +29,7 @@ static void sizes(void **state)
 		{ "7B", 7 },
 		{ "18446744073709551615", UINT64_MAX },
 	};
-	static const char *const junk[] = { "",	    " 1",  "1 ", "-1", "+1",  "K",     "1X",  "1KK",
+	static const char *const junk[] = { "",     " 1",  "1 ", "-1", "+1",  "K",     "1X",  "1KK",
 					    "0x10", "1.5", "1.", ".5", "1.K", "1KiBs", "1e3", "nan" };
 	static const char *const large[] = { "18446744073709551616", "99999999999999999999", "16777216T" };
 	uint64_t value = 77;
@@ -131,11 +131,7 @@ static const struct cmd_option options[] = {
 	  .max = 1 << 20,
 	  .given = &size_given },
 	{ .name = "count", .type = CMD_NUMBER, .value = &count, .argument = "N", .help = "how many" },
-	{ .name = "duration",
-	  .type = CMD_DURATION,
-	  .value = &duration,
-	  .argument = "TIME",
-	  .help = "how long" },
+	{ .name = "duration", .type = CMD_DURATION, .value = &duration, .argument = "TIME", .help = "how long" },
 	{ .name = "name", .type = CMD_STRING, .value = &name, .argument = "NAME", .help = "a name" },
 	{ .name = "listen",
 	  .type = CMD_STRING,

@@ -60,9 +60,9 @@ static void refuse(struct bench_params params)
 static void params_out_of_bounds(void **state)
 {
 	struct bench_params params = good;
-#define WITH(member, is)                                                                                     \
-	params = good;                                                                                       \
-	params.member = is;                                                                                  \
+#define WITH(member, is)                                                                                               \
+	params = good;                                                                                                 \
+	params.member = is;                                                                                            \
 	refuse(params)
 	WITH(op, BENCH_OPS);
 	WITH(op, -1);
@@ -160,8 +160,7 @@ static void frames(void **state)
 	assert_memory_equal(right.buffer, "abc", 3);
 	assert_false(cmd_control_pending(&right));
 	assert_int_equal(cmd_control_receive(&right, SECOND / 100), -ETIMEDOUT);
-	assert_int_equal(cmd_control_send(&left, CMD_FRAME_MAP, right.buffer, CMD_CONTROL_MAX + 1, SECOND),
-			 -EMSGSIZE);
+	assert_int_equal(cmd_control_send(&left, CMD_FRAME_MAP, right.buffer, CMD_CONTROL_MAX + 1, SECOND), -EMSGSIZE);
 	cmd_control_send(&left, CMD_FRAME_STOP, NULL, 0, SECOND);
 	assert_int_equal(cmd_control_expect(&right, CMD_FRAME_MAP, SECOND), -EPROTO);
 	cmd_control_send_error(&left, -ENODEV, "no such thing");
@@ -235,8 +234,7 @@ static void host_names(void **state)
 			assert_string_equal(address.port, cases[i].port);
 		}
 	}
-	static const char *const too_high[] = { "65536", "host:65536", "host:99999999999999999999",
-						"[::1]:99999" };
+	static const char *const too_high[] = { "65536", "host:65536", "host:99999999999999999999", "[::1]:99999" };
 	for (size_t i = 0; i < sizeof too_high / sizeof too_high[0]; i++) {
 		struct cmd_net_address address;
 		assert_int_equal(cmd_net_parse(too_high[i], i == 0, &address), -ERANGE);

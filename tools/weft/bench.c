@@ -74,8 +74,8 @@ static int set_up_sim(struct bench_options *options)
 		return CMD_OK;
 	if (options->schedule.count) {
 		options->faults = &faults;
-		if (bench_faults_open(&faults, &options->schedule, options->duration_ns, options->sim,
-				      with_control, sizeof with_control, why, sizeof why) < 0) {
+		if (bench_faults_open(&faults, &options->schedule, options->duration_ns, options->sim, with_control,
+				      sizeof with_control, why, sizeof why) < 0) {
 			fprintf(stderr, "weft bench: --sim %s: %s\n", options->sim, why);
 			return CMD_USAGE;
 		}
@@ -85,8 +85,7 @@ static int set_up_sim(struct bench_options *options)
 		return CMD_USAGE;
 	}
 	/* What does not move cannot be checked: no verdict is better than a wrong one. */
-	options->sim_copies =
-	    sim_spec_parse(options->sim, &spec, why, sizeof why) == 0 && spec.copy == SIM_COPY_FULL;
+	options->sim_copies = sim_spec_parse(options->sim, &spec, why, sizeof why) == 0 && spec.copy == SIM_COPY_FULL;
 	if (!options->sim_copies) {
 		options->params.verify = false;
 		options->not_verified = "the simulated NICs do not move every byte";

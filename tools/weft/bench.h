@@ -24,7 +24,7 @@ enum bench_op { BENCH_PAGES, BENCH_WRITE, BENCH_READ, BENCH_SCATTER, BENCH_SEND,
 extern const char *const bench_op_names[BENCH_OPS + 1];
 
 #define BENCH_MESSAGE_MAX (UINT64_C(64) << 20)
-#define BENCH_DEPTH_MAX	  65536
+#define BENCH_DEPTH_MAX   65536
 
 enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 
@@ -32,16 +32,16 @@ enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 struct bench_params {
 	int op;
 	bool verify, manual, simulated;
-	bool checksum;			      /* the engine checks at the receiver */
-	bool reverse;			      /* the peer drives */
+	bool checksum;                        /* the engine checks at the receiver */
+	bool reverse;                         /* the peer drives */
 	uint64_t duration_ns, warmup_ns, ops; /* for the side that drives */
-	uint64_t slot_bytes;		      /* a page, or all of a contiguous operation or message */
-	uint64_t pages;			      /* slots an operation; 1 but for pages and scatter */
-	uint64_t slots;			      /* of the peer's region and of the driver's */
+	uint64_t slot_bytes;                  /* a page, or all of a contiguous operation or message */
+	uint64_t pages;                       /* slots an operation; 1 but for pages and scatter */
+	uint64_t slots;                       /* of the peer's region and of the driver's */
 	uint64_t depth, seed, timeout_ns, workers;
 	uint64_t rail_limit_ns, peer_limit_ns; /* 0: the engine's default */
-	char provider[32];		       /* what the driver opened */
-	char rails[CMD_RAILS_TEXT];	       /* what the driver was told, for a peer on the same host */
+	char provider[32];                     /* what the driver opened */
+	char rails[CMD_RAILS_TEXT];            /* what the driver was told, for a peer on the same host */
 	char avoid[CMD_RAILS_TEXT];
 };
 
@@ -62,16 +62,15 @@ struct bench_options {
 	const char *listen; /* NULL: do not */
 	uint64_t peer_fd;   /* what weft itself passes to the peer it starts */
 	bool is_peer, is_listener, once, quiet, json, csv, no_verify, each_rail;
-	const char *histogram; /* a file; NULL: none */
-	int direction;	       /* enum bench_direction */
-	uint64_t clients;      /* processes of this side, each with an engine */
-	uint64_t party_fd,
-	    party; /* what weft itself passes to them: a connection, and a number that they share */
-	bool is_client; /* prints neither progress nor result */
+	const char *histogram;      /* a file; NULL: none */
+	int direction;              /* enum bench_direction */
+	uint64_t clients;           /* processes of this side, each with an engine */
+	uint64_t party_fd, party;   /* what weft itself passes to them: a connection, and a number that they share */
+	bool is_client;             /* prints neither progress nor result */
 	struct cmd_control *leader; /* of a client: says when to begin and takes the summary; NULL: none */
 	const char *sizes_text;
 	struct bench_sizes sizes; /* none: one run */
-	int argc;		  /* the command line, for those who keep results */
+	int argc;                 /* the command line, for those who keep results */
 	char **argv;
 	bool size_given, page_size_given, pages_given, region_given, depth_given, duration_given, rails_given;
 	uint64_t size, page_size, pages, region, duration_ns, warmup_ns, ops;
@@ -121,8 +120,8 @@ struct bench_summary {
 	char host[64], weft[32]; /* of the side that drove, where that was the peer */
 	char libfabric[16];
 	uint32_t workers, groups;
-	uint32_t rails;		  /* listed below: of the side that drove, with both directions of both */
-	uint64_t own_rails;	  /* how many this side has */
+	uint32_t rails;           /* listed below: of the side that drove, with both directions of both */
+	uint64_t own_rails;       /* how many this side has */
 	struct bench_ready ready; /* what the peer said of itself */
 	struct bench_rail rail[BENCH_RAILS_MAX];
 	char note[BENCH_NOTES_MAX][200]; /* what rails could not reach, and the like */
@@ -182,15 +181,15 @@ void bench_idle(uint32_t *idle, bool nothing);
 int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, bool greeted, char *why,
 		     size_t room);
 /* The same once the parameters are known, with the driver at the other end. */
-int bench_peer_answer(struct cmd_control *control, const struct bench_options *own,
-		      const struct bench_params *params, char *why, size_t room);
+int bench_peer_answer(struct cmd_control *control, const struct bench_options *own, const struct bench_params *params,
+		      char *why, size_t room);
 /* A greeting that was received: 0, or -EPROTO. The number is that of several who belong together, 0 for one
  * alone. */
 int bench_hello_unpack(const struct cmd_control *control, uint64_t *ret_party);
 /* What a peer opens for these parameters. The texts are those of own and params. */
 int bench_peer_transport(const struct cmd_control *control, const struct bench_options *own,
-			 const struct bench_params *params, struct cmd_transport_options *ret_options,
-			 char *why, size_t room);
+			 const struct bench_params *params, struct cmd_transport_options *ret_options, char *why,
+			 size_t room);
 /* bench_listen.c: exit status. */
 int bench_listen(const struct bench_options *options);
 
@@ -198,8 +197,8 @@ int bench_listen(const struct bench_options *options);
 void bench_drive(const struct bench_options *options, struct bench_summary *ret_summary);
 /* The same in the peer's process (--direction in), over the connection it has: the summary goes back over it.
  */
-int bench_drive_back(struct cmd_control *control, const struct bench_options *own,
-		     const struct bench_params *params, char *why, size_t room);
+int bench_drive_back(struct cmd_control *control, const struct bench_options *own, const struct bench_params *params,
+		     char *why, size_t room);
 /* bench_party.c: several clients, or both directions at once. Exit status. */
 int bench_party(const struct bench_options *options);
 /* A client: ready; returns when all are. 0, or a negative errno with a sentence in the leader's error. A peer that waits

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define SETUP_NS (60 * WEFT_SECOND) /* the peer opens rails and touches its memory */
-#define PATH_NS	 (10 * WEFT_SECOND)
+#define PATH_NS  (10 * WEFT_SECOND)
 enum { MAP_SLOTS = 16384 }; /* a frame */
 
 static int fail_weft(struct bench_driver *drive, int error, const char *what)
@@ -88,8 +88,7 @@ static int open_memory(struct bench_driver *drive)
 	struct bench_load *load = &drive->load;
 	uint64_t bytes = params->slots * params->slot_bytes;
 	/* Where the other side chose, as it may choose anything. */
-	int rc = params->reverse && bytes > bench_memory_limit() ? -ENOMEM
-								 : bench_memory_open(&load->memory, bytes);
+	int rc = params->reverse && bytes > bench_memory_limit() ? -ENOMEM : bench_memory_open(&load->memory, bytes);
 
 	if (rc < 0)
 		return bench_driver_fail(drive, rc, "no memory for the region: %s", strerror(-rc));
@@ -134,8 +133,7 @@ static int meet(struct bench_driver *drive)
 		rc = cmd_control_expect(control, CMD_FRAME_REGION, SETUP_NS);
 		if (rc < 0)
 			return bench_driver_fail_control(drive, rc);
-		rc = weft_remote_import(load->engine, load->peer, control->buffer, control->bytes,
-					&load->remote);
+		rc = weft_remote_import(load->engine, load->peer, control->buffer, control->bytes, &load->remote);
 		if (rc < 0)
 			return fail_weft(drive, rc, "the peer's region was refused");
 	}
@@ -309,8 +307,8 @@ static int verify(struct bench_driver *drive)
 	summary->peer_cpu_ns = summary->result.cpu_ns;
 	cmd_control_send(control, CMD_FRAME_BYE, NULL, 0, BENCH_ANSWER_NS);
 	if (params->verify && params->op == BENCH_READ)
-		cmd_pattern_verify(load->memory.base, params->slot_bytes, params->seed, load->map, 0,
-				   params->slots, &summary->result.verdict);
+		cmd_pattern_verify(load->memory.base, params->slot_bytes, params->seed, load->map, 0, params->slots,
+				   &summary->result.verdict);
 	return 0;
 }
 
@@ -323,18 +321,16 @@ static int judge(struct bench_driver *drive)
 	bool message = bench_op_is_message(drive->params.op);
 
 	if (verdict->wrong)
-		return bench_driver_fail(
-		    drive, -EBADMSG,
-		    "%" PRIu64 " of %" PRIu64 " %s arrived wrong; the first is number %" PRIu64
-		    ": byte %" PRIu64 " is %#04x and should be %#04x",
-		    verdict->wrong, verdict->checked, message ? "messages" : "slots", verdict->first_slot,
-		    verdict->first_offset, verdict->found, verdict->wanted);
+		return bench_driver_fail(drive, -EBADMSG,
+					 "%" PRIu64 " of %" PRIu64 " %s arrived wrong; the first is number %" PRIu64
+					 ": byte %" PRIu64 " is %#04x and should be %#04x",
+					 verdict->wrong, verdict->checked, message ? "messages" : "slots",
+					 verdict->first_slot, verdict->first_offset, verdict->found, verdict->wanted);
 	if (replies->wrong)
 		return bench_driver_fail(drive, -EBADMSG, "%" PRIu64 " of %" PRIu64 " replies arrived wrong",
 					 replies->wrong, replies->checked);
 	if (message && result->messages != drive->load.good_messages)
-		return bench_driver_fail(drive, -EBADMSG,
-					 "%" PRIu64 " messages ended here and the peer has %" PRIu64,
+		return bench_driver_fail(drive, -EBADMSG, "%" PRIu64 " messages ended here and the peer has %" PRIu64,
 					 drive->load.good_messages, result->messages);
 	if (result->disorder)
 		return bench_driver_fail(drive, -EBADMSG, "%" PRIu64 " messages arrived out of order",
@@ -465,22 +461,20 @@ void bench_drive(const struct bench_options *options, struct bench_summary *ret_
 		cmd_reap(drive.child, rc < 0, why, sizeof why);
 		snprintf(kept, sizeof kept, "%s", ret_summary->error);
 		if (why[0])
-			snprintf(ret_summary->error, sizeof ret_summary->error, "%s%s%.600s", why,
-				 kept[0] ? ": " : "", kept);
+			snprintf(ret_summary->error, sizeof ret_summary->error, "%s%s%.600s", why, kept[0] ? ": " : "",
+				 kept);
 	}
 	bench_load_close(&drive.load);
 	bench_memory_close(&drive.load.memory);
 	free(drive.control);
 }
 
-int bench_drive_back(struct cmd_control *control, const struct bench_options *own,
-		     const struct bench_params *params, char *why, size_t room)
+int bench_drive_back(struct cmd_control *control, const struct bench_options *own, const struct bench_params *params,
+		     char *why, size_t room)
 {
 	static struct bench_options options;
 	static struct bench_summary summary;
-	struct bench_driver drive = {
-		.options = &options, .params = *params, .summary = &summary, .control = control
-	};
+	struct bench_driver drive = { .options = &options, .params = *params, .summary = &summary, .control = control };
 	char for_them[sizeof summary.error] = "";
 
 	memset(&summary, 0, sizeof summary);
@@ -500,8 +494,7 @@ int bench_drive_back(struct cmd_control *control, const struct bench_options *ow
 	if (gethostname(summary.host, sizeof summary.host - 1) < 0)
 		summary.host[0] = '\0';
 	bench_progress_open(&drive.load.progress, false, NULL);
-	int rc = bench_peer_transport(control, own, params, &options.transport, summary.error,
-				      sizeof summary.error);
+	int rc = bench_peer_transport(control, own, params, &options.transport, summary.error, sizeof summary.error);
 	if (rc == 0)
 		rc = open_engine(&drive);
 	if (own->is_peer)
@@ -514,8 +507,7 @@ int bench_drive_back(struct cmd_control *control, const struct bench_options *ow
 		cmd_control_send_error(control, rc, for_them[0] ? for_them : summary.error);
 	else
 		bench_summary_send(&summary, control, BENCH_ANSWER_NS);
-	snprintf(why, room, "%s",
-		 rc < 0 ? summary.error : "the peer's memory was written, and checked there");
+	snprintf(why, room, "%s", rc < 0 ? summary.error : "the peer's memory was written, and checked there");
 	if (drive.load.engine)
 		weft_close(drive.load.engine);
 	bench_load_close(&drive.load);

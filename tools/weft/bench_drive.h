@@ -21,8 +21,8 @@ struct bench_driver {
 };
 
 /* Leave a sentence in the summary and return error. */
-__attribute__((format(printf, 3, 4))) int bench_driver_fail(struct bench_driver *drive, int error,
-							    const char *format, ...);
+__attribute__((format(printf, 3, 4))) int bench_driver_fail(struct bench_driver *drive, int error, const char *format,
+							    ...);
 int bench_driver_fail_control(struct bench_driver *drive, int error); /* the connection has said why */
 
 /* 0, or a negative errno with a sentence: a control connection to the host that was named; a process of our

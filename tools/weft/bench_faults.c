@@ -13,8 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-__attribute__((format(printf, 4, 5))) static int fail(int error, char *why, size_t room, const char *format,
-						      ...)
+__attribute__((format(printf, 4, 5))) static int fail(int error, char *why, size_t room, const char *format, ...)
 {
 	va_list list;
 	va_start(list, format);
@@ -33,9 +32,8 @@ static int read_one(struct bench_schedule *schedule, const char *text, bool up, 
 
 	snprintf(number, sizeof number, "%.*s", at ? (int)(at - text) : 0, text);
 	if (!at || cmd_parse_number(number, &nic) < 0 || cmd_parse_duration(at + 1, &fault.at_ns) < 0)
-		return fail(-EINVAL, why, room,
-			    "--%s cannot be '%s': it takes a NIC's number and a time, such as 3@1s", option,
-			    text);
+		return fail(-EINVAL, why, room, "--%s cannot be '%s': it takes a NIC's number and a time, such as 3@1s",
+			    option, text);
 	if (nic >= BENCH_NICS_MAX)
 		return fail(-EINVAL, why, room, "--%s %s: there is no such NIC", option, text);
 	fault.nic = (uint32_t)nic;
@@ -78,14 +76,12 @@ static int check_nics(struct bench_faults *faults, const struct sim_spec *spec, 
 	for (uint32_t i = 0; i < faults->schedule->count; i++) {
 		const struct bench_fault *fault = &faults->schedule->fault[i];
 		if (fault->nic >= faults->nics)
-			return fail(-EINVAL, why, room,
-				    "--%s: there is no NIC %u: --sim has the numbers 0 to %u",
+			return fail(-EINVAL, why, room, "--%s: there is no NIC %u: --sim has the numbers 0 to %u",
 				    fault->up ? "revive-rail" : "kill-rail", fault->nic, faults->nics - 1);
 		down += fault->up ? -1U : 1U;
 		if (down >= faults->nics)
 			return fail(-EINVAL, why, room, "--kill-rail leaves no NIC: one must stay up");
-		sim_machine_nic_name(&spec->machine, (int)fault->nic, faults->nic_name[i],
-				     sizeof faults->nic_name[i]);
+		sim_machine_nic_name(&spec->machine, (int)fault->nic, faults->nic_name[i], sizeof faults->nic_name[i]);
 	}
 	return 0;
 }
@@ -102,9 +98,8 @@ static int make_control(struct bench_faults *faults, char *path, size_t path_roo
 	return 0;
 }
 
-int bench_faults_open(struct bench_faults *faults, const struct bench_schedule *schedule,
-		      uint64_t duration_ns, const char *sim, char *ret_spec, size_t spec_room, char *why,
-		      size_t room)
+int bench_faults_open(struct bench_faults *faults, const struct bench_schedule *schedule, uint64_t duration_ns,
+		      const char *sim, char *ret_spec, size_t spec_room, char *why, size_t room)
 {
 	char path[sizeof((struct sim_spec *)0)->control];
 	struct sim_spec spec;
@@ -231,8 +226,7 @@ void bench_faults_end(struct bench_faults *faults, uint64_t since_ns, uint64_t b
 /* More than the attempts to open a path amount to. */
 #define CARRIES_BYTES (UINT64_C(64) << 10)
 
-static void add_event(struct bench_faults *faults, uint64_t since_ns, enum bench_rail_state state,
-		      const char *rail)
+static void add_event(struct bench_faults *faults, uint64_t since_ns, enum bench_rail_state state, const char *rail)
 {
 	if (faults->events == BENCH_RAIL_EVENTS_MAX)
 		return;
@@ -241,8 +235,7 @@ static void add_event(struct bench_faults *faults, uint64_t since_ns, enum bench
 	snprintf(event->rail, sizeof event->rail, "%s", rail);
 }
 
-void bench_faults_rail(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns, bool up,
-		       const char *rail)
+void bench_faults_rail(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns, bool up, const char *rail)
 {
 	struct weft_rail_info info;
 

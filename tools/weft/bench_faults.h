@@ -40,7 +40,7 @@ struct bench_mark {
 /* Between two changes. What was not reached is 0: a run may end early. */
 struct bench_phase {
 	uint64_t from_ns; /* as planned */
-	uint32_t dead;	  /* NICs whose link is down */
+	uint32_t dead;    /* NICs whose link is down */
 	bool halved;
 	struct bench_mark start, half, end;
 };
@@ -79,9 +79,8 @@ int bench_schedule_read(struct bench_schedule *schedule, const struct cmd_string
 #ifdef HAVE_SIM
 /* Before the simulator is set up: sim is the specification as given, ret_spec the one to set up, with a
  * control file in any case. 0, or a negative errno with a sentence in why; close either way. */
-int bench_faults_open(struct bench_faults *faults, const struct bench_schedule *schedule,
-		      uint64_t duration_ns, const char *sim, char *ret_spec, size_t spec_room, char *why,
-		      size_t room);
+int bench_faults_open(struct bench_faults *faults, const struct bench_schedule *schedule, uint64_t duration_ns,
+		      const char *sim, char *ret_spec, size_t spec_room, char *why, size_t room);
 #endif
 /* Leaves a control file as it was. */
 void bench_faults_close(struct bench_faults *faults);
@@ -91,8 +90,7 @@ void bench_faults_start(struct bench_faults *faults);
 int bench_faults_turn(struct bench_faults *faults, uint64_t since_ns, uint64_t bytes, char *why, size_t room);
 /* No operation is submitted from here on. */
 void bench_faults_end(struct bench_faults *faults, uint64_t since_ns, uint64_t bytes);
-void bench_faults_rail(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns, bool up,
-		       const char *rail);
+void bench_faults_rail(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns, bool up, const char *rail);
 /* Now and then: notes which of the reopened rails carry again. */
 void bench_faults_watch(struct bench_faults *faults, weft_engine *engine, uint64_t since_ns);
 

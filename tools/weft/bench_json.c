@@ -69,12 +69,10 @@ static void put_latency(const struct bench_summary *summary, struct cmd_json *js
 
 	for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++)
 		cmd_json_real(json, quantiles[i].name,
-			      (double)cmd_histogram_quantile(&summary->latency, quantiles[i].fraction) / 1e3,
-			      3);
+			      (double)cmd_histogram_quantile(&summary->latency, quantiles[i].fraction) / 1e3, 3);
 }
 
-static void put_rails(const struct bench_summary *summary, const struct bench_figures *figures,
-		      struct cmd_json *json)
+static void put_rails(const struct bench_summary *summary, const struct bench_figures *figures, struct cmd_json *json)
 {
 	cmd_json_open(json, "rail", '[');
 	for (uint32_t i = 0; i < summary->rails; i++) {
@@ -172,8 +170,8 @@ void bench_csv_line(const struct bench_summary *summary)
 	struct bench_figures figures = bench_figure(summary);
 	char time[64], host[64];
 
-	printf("%s,%" PRIu64 ",%s,%" PRIu64 ",", summary->provider, summary->own_rails,
-	       bench_op_names[params->op], figures.size);
+	printf("%s,%" PRIu64 ",%s,%" PRIu64 ",", summary->provider, summary->own_rails, bench_op_names[params->op],
+	       figures.size);
 	if (figures.paged)
 		printf("%" PRIu64, params->slot_bytes);
 	printf(",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.6f,%.3f,", params->depth, summary->ops, summary->bytes,
@@ -184,9 +182,9 @@ void bench_csv_line(const struct bench_summary *summary)
 		fputs(",,", stdout);
 	printf("%.6f,", figures.mops);
 	for (int i = 0; i < 4; i++)
-		printf("%.3f,", (double)cmd_histogram_quantile(&summary->latency,
-							       (const double[]){ 0.5, 0.99, 0.999, 1 }[i]) /
-				    1e3);
+		printf("%.3f,",
+		       (double)cmd_histogram_quantile(&summary->latency, (const double[]){ 0.5, 0.99, 0.999, 1 }[i]) /
+			   1e3);
 	printf("%.3f,%s,%s,%s,", figures.cpu_s, figures.checked ? (figures.verified ? "true" : "false") : "",
 	       params->simulated ? "true" : "false", summary->interrupted ? "true" : "false");
 	printf("%s,%s,%s,%" PRIu64 "\n", time_text(summary, time, sizeof time), host_text(host, sizeof host),

@@ -16,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS	 (200 * WEFT_MILLISECOND)
+#define LOOK_NS  (200 * WEFT_MILLISECOND)
 #define FIRST_NS (2 * WEFT_SECOND)  /* a driver speaks at once; a stranger may never */
-#define LAST_NS	 (10 * WEFT_SECOND) /* for those that were told to end */
+#define LAST_NS  (10 * WEFT_SECOND) /* for those that were told to end */
 
 struct listener {
 	const struct bench_options *options;
@@ -48,8 +48,7 @@ static void reap(struct listener *listener)
 	for (size_t i = 0; i < sizeof listener->child / sizeof listener->child[0]; i++) {
 		int status;
 
-		if (!listener->child[i] ||
-		    waitpid(listener->child[i], &status, WNOHANG) != listener->child[i])
+		if (!listener->child[i] || waitpid(listener->child[i], &status, WNOHANG) != listener->child[i])
 			continue;
 		listener->child[i] = 0;
 		listener->children--;
@@ -151,16 +150,15 @@ static int serve(struct listener *listener)
 	char why[300];
 
 	while (!bench_interrupted) {
-		int fd = cmd_net_accept(listener->fd, listener->children ? LOOK_NS / 10 : LOOK_NS, why,
-					sizeof why);
+		int fd = cmd_net_accept(listener->fd, listener->children ? LOOK_NS / 10 : LOOK_NS, why, sizeof why);
 		reap(listener);
 		int rc = fd >= 0 ? admit(listener, fd) : 0;
 		if (fd < 0 && fd != -EAGAIN) {
 			fprintf(stderr, "weft bench: %s\n", why);
 			return CMD_FAILED;
 		}
-		if (options->once && ((rc < 0 && rc != -EBUSY && !listener->served) ||
-				      (listener->served && !listener->children)))
+		if (options->once &&
+		    ((rc < 0 && rc != -EBUSY && !listener->served) || (listener->served && !listener->children)))
 			return rc < 0 || listener->failed ? CMD_FAILED : CMD_OK;
 		if (!listener->children)
 			listener->failed =
@@ -178,8 +176,7 @@ int bench_listen(const struct bench_options *options)
 	int rc = cmd_net_parse(options->listen, true, &address);
 
 	if (rc == -ERANGE) {
-		fprintf(stderr, "weft bench: --listen %s: a port is a number from 0 to 65535\n",
-			options->listen);
+		fprintf(stderr, "weft bench: --listen %s: a port is a number from 0 to 65535\n", options->listen);
 		return CMD_USAGE;
 	}
 	if (rc < 0) {
@@ -200,8 +197,7 @@ int bench_listen(const struct bench_options *options)
 		printf("listening on %s; on this host run: weft bench %s\n", text, text);
 	else
 		printf("listening on %s%s; on the other host run: weft bench HOST:%s\n", text,
-		       strncmp(text, "[::]", 4) == 0 ? " (every address, IPv4 too)" : "",
-		       strrchr(text, ':') + 1);
+		       strncmp(text, "[::]", 4) == 0 ? " (every address, IPv4 too)" : "", strrchr(text, ':') + 1);
 	fflush(stdout);
 	rc = serve(&listener);
 	close(listener.fd);

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS	   (5 * WEFT_MILLISECOND)
+#define LOOK_NS    (5 * WEFT_MILLISECOND)
 #define ALIVE_NS   WEFT_SECOND
-#define WAIT_NS	   (20 * WEFT_MILLISECOND)
+#define WAIT_NS    (20 * WEFT_MILLISECOND)
 #define SILENCE_NS WEFT_SECOND /* waiting longer than this is explained */
 #define PROBE_NS   WEFT_SECOND
 #define GRACE_NS   (5 * WEFT_SECOND) /* past the operations' own deadline */
@@ -73,20 +73,18 @@ static void broke_event(struct bench_load *load, const char *what, const struct 
 	const char *text = error ? error->text : "", *rail = error ? error->rail : "", *hint;
 
 	/* The library's own hint names its fields; ours the command's options. */
-	hint = error && error->hint && (!usual || strcmp(error->hint, usual) != 0)
-		   ? error->hint
-		   : cmd_error_hint(event->status);
+	hint = error && error->hint && (!usual || strcmp(error->hint, usual) != 0) ? error->hint
+										   : cmd_error_hint(event->status);
 	/* Both texts may begin with what was said before. */
 	if (strncmp(text, short_text, strlen(short_text)) == 0)
 		text += strlen(short_text) + strspn(text + strlen(short_text), ": ");
 	if (strcmp(what, short_text) == 0)
 		short_text = "";
-	broke(load, "%s%s%s%s%s%s%s%s%s%s", what, short_text[0] ? ": " : "", short_text, text[0] ? ": " : "",
-	      text, rail[0] ? " (rail " : "", rail, rail[0] ? ")" : "", hint ? "; " : "", hint ? hint : "");
+	broke(load, "%s%s%s%s%s%s%s%s%s%s", what, short_text[0] ? ": " : "", short_text, text[0] ? ": " : "", text,
+	      rail[0] ? " (rail " : "", rail, rail[0] ? ")" : "", hint ? "; " : "", hint ? hint : "");
 }
 
-static int submit_region(struct bench_load *load, const struct weft_op *op, const uint32_t *to,
-			 const uint32_t *from)
+static int submit_region(struct bench_load *load, const struct weft_op *op, const uint32_t *to, const uint32_t *from)
 {
 	const struct bench_params *params = load->params;
 	uint64_t bytes = params->slot_bytes;
@@ -171,18 +169,15 @@ static bool submit(struct bench_load *load)
 	return false;
 }
 
-static void check_reply(struct bench_load *load, const struct bench_flight *flight,
-			const struct weft_event *event)
+static void check_reply(struct bench_load *load, const struct bench_flight *flight, const struct weft_event *event)
 {
 	const struct bench_params *params = load->params;
 	uint64_t slot = flight->number % params->slots;
 
 	if (event->bytes != params->slot_bytes)
-		broke(load, "a reply has %" PRIu64 " bytes and not %" PRIu64, event->bytes,
-		      params->slot_bytes);
+		broke(load, "a reply has %" PRIu64 " bytes and not %" PRIu64, event->bytes, params->slot_bytes);
 	else if (params->verify)
-		cmd_pattern_verify_one(event->data, event->bytes, params->seed, slot, flight->number,
-				       &load->replies);
+		cmd_pattern_verify_one(event->data, event->bytes, params->seed, slot, flight->number, &load->replies);
 }
 
 /* The slots an operation wrote are free again, and hold what it moved when it went well. */
@@ -203,8 +198,7 @@ static void take_end(struct bench_load *load, const struct weft_event *event, ui
 	struct bench_flight *flight = at < params->depth ? &load->flight[at] : NULL;
 
 	if (!flight || !flight->busy || flight->generation != event->tag >> 32) {
-		broke(load, "an operation ended twice, or one that was never submitted (tag %#" PRIx64 ")",
-		      event->tag);
+		broke(load, "an operation ended twice, or one that was never submitted (tag %#" PRIx64 ")", event->tag);
 		return;
 	}
 	flight->busy = false;
@@ -220,8 +214,7 @@ static void take_end(struct bench_load *load, const struct weft_event *event, ui
 	if (event->type == WEFT_EVENT_REPLY)
 		check_reply(load, flight, event);
 	else if (event->bytes != load->op_bytes)
-		broke(load, "an operation of %" PRIu64 " bytes ended with %" PRIu64, load->op_bytes,
-		      event->bytes);
+		broke(load, "an operation of %" PRIu64 " bytes ended with %" PRIu64, load->op_bytes, event->bytes);
 	load->good_messages += bench_op_is_message(params->op);
 	load->ended++;
 	load->bytes += load->op_bytes;
@@ -240,8 +233,7 @@ static void take_rail(struct bench_load *load, const struct weft_event *event, u
 	if (!load->progress.shown)
 		return;
 	bench_progress_clear(&load->progress);
-	fprintf(stderr, "weft bench: a rail %s: %s %s\n",
-		up ? "was reopened" : "failed and is being reopened", rail,
+	fprintf(stderr, "weft bench: a rail %s: %s %s\n", up ? "was reopened" : "failed and is being reopened", rail,
 		event->error ? event->error->text : "");
 }
 
@@ -313,8 +305,7 @@ static void look_around(struct bench_load *load, uint64_t now)
 		if (rc == 0 && load->params->reverse && load->control->type == CMD_FRAME_STOP)
 			load->asked = load->stopping = true;
 		else
-			broke(load, "%s",
-			      rc < 0 ? load->control->error : "the peer sent a frame where none belongs");
+			broke(load, "%s", rc < 0 ? load->control->error : "the peer sent a frame where none belongs");
 	}
 	if (!load->broken && now - load->alive_ns > ALIVE_NS) {
 		load->alive_ns = now;
@@ -396,8 +387,7 @@ int bench_load_run(struct bench_load *load, uint64_t duration_ns, uint64_t max_o
 	if (load->faults)
 		bench_faults_start(load->faults);
 	while (!load->deaf && (!load->stopping || load->idle_count < load->params->depth)) {
-		while (!load->stopping && load->idle_count && (!max_ops || load->posted < max_ops) &&
-		       submit(load))
+		while (!load->stopping && load->idle_count && (!max_ops || load->posted < max_ops) && submit(load))
 			;
 		now = take_events(load);
 		look_around(load, now);

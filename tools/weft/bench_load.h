@@ -29,12 +29,12 @@ struct bench_load {
 	struct bench_reach theirs, ours;
 
 	struct cmd_slots slots; /* of the destination */
-	uint32_t *map;		/* for each destination slot: what it should hold */
+	uint32_t *map;          /* for each destination slot: what it should hold */
 	struct bench_flight *flight;
 	uint32_t *idle, idle_count; /* flights not in use */
-	uint32_t *to, *from;	    /* depth × pages: the slots each flight moves */
+	uint32_t *to, *from;        /* depth × pages: the slots each flight moves */
 	struct weft_write *parts;   /* scatter */
-	uint32_t idle_turns;	    /* manual progress */
+	uint32_t idle_turns;        /* manual progress */
 	uint64_t op_bytes, next_number, good_messages;
 
 	/* of the phase that runs */
@@ -43,11 +43,11 @@ struct bench_load {
 	struct cmd_histogram *latency;
 	struct cmd_verdict replies; /* what callers found in their replies */
 	bool stopping, broken, peer_up;
-	bool asked; /* by the peer, to stop */
-	bool lost;  /* the peer does not answer over any rail */
+	bool asked;     /* by the peer, to stop */
+	bool lost;      /* the peer does not answer over any rail */
 	bool unreached; /* and its ports were asked why */
-	bool quiet;	/* does not say that it waits */
-	bool deaf;	/* no end will ever arrive */
+	bool quiet;     /* does not say that it waits */
+	bool deaf;      /* no end will ever arrive */
 	char error[800];
 };
 

@@ -11,8 +11,8 @@
 #include <time.h>
 
 #define CONNECT_NS (5 * WEFT_SECOND)
-#define SILENCE_NS WEFT_SECOND	      /* waiting longer than this is explained */
-#define BUSY_NS	   (15 * WEFT_SECOND) /* for a listener that serves somebody else */
+#define SILENCE_NS WEFT_SECOND        /* waiting longer than this is explained */
+#define BUSY_NS    (15 * WEFT_SECOND) /* for a listener that serves somebody else */
 #define KNOCK_NS   (250 * WEFT_MILLISECOND)
 
 int bench_driver_fail(struct bench_driver *drive, int error, const char *format, ...)
@@ -34,9 +34,7 @@ static void say_it_waits(struct bench_driver *drive)
 {
 	bench_progress_clear(&drive->load.progress);
 	if (drive->child)
-		fprintf(
-		    stderr,
-		    "weft bench: waiting: the peer process has not answered yet; this host may be busy\n");
+		fprintf(stderr, "weft bench: waiting: the peer process has not answered yet; this host may be busy\n");
 	else
 		fprintf(stderr,
 			"weft bench: waiting: %s has not answered yet; it may be busy, or no 'weft bench "
@@ -110,8 +108,7 @@ int bench_meet_find(struct bench_driver *drive)
 		if (!said && !options->quiet && waited_ns > SILENCE_NS)
 			bench_progress_clear(&drive->load.progress);
 		if (!said && !options->quiet && waited_ns > SILENCE_NS)
-			fprintf(stderr, "weft bench: waiting: %s is serving another benchmark\n",
-				options->host);
+			fprintf(stderr, "weft bench: waiting: %s is serving another benchmark\n", options->host);
 		said |= waited_ns > SILENCE_NS;
 		nanosleep(&(struct timespec){ .tv_nsec = KNOCK_NS }, NULL);
 	}
@@ -124,8 +121,7 @@ int bench_meet_start(struct bench_driver *drive)
 				drive->options->quiet ? "--peer-fd" : NULL, NULL };
 	int fd, rc = cmd_spawn(words, &drive->child, &fd);
 	if (rc < 0)
-		return bench_driver_fail(drive, rc, "the peer process could not be started: %s",
-					 strerror(-rc));
+		return bench_driver_fail(drive, rc, "the peer process could not be started: %s", strerror(-rc));
 	rc = cmd_control_open(drive->control, fd);
 	return rc < 0 ? bench_driver_fail_control(drive, rc) : say_hello(drive);
 }

@@ -12,9 +12,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-const char *const bench_op_names[BENCH_OPS + 1] = {
-	"pages", "write", "read", "scatter", "send", "call", NULL
-};
+const char *const bench_op_names[BENCH_OPS + 1] = { "pages", "write", "read", "scatter", "send", "call", NULL };
 
 const char *const bench_direction_names[] = { "out", "in", "both", NULL };
 
@@ -24,7 +22,7 @@ static const struct {
 	uint64_t size, depth, region;
 } defaults[BENCH_OPS] = {
 	[BENCH_PAGES] = { 64 * KIB, 32, 256 * MIB }, [BENCH_WRITE] = { MIB, 16, 256 * MIB },
-	[BENCH_READ] = { MIB, 16, 256 * MIB },	     [BENCH_SCATTER] = { 64 * KIB, 16, 256 * MIB },
+	[BENCH_READ] = { MIB, 16, 256 * MIB },       [BENCH_SCATTER] = { 64 * KIB, 16, 256 * MIB },
 	[BENCH_SEND] = { 4 * KIB, 64, 16 * MIB },    [BENCH_CALL] = { 64, 1, 16 * MIB },
 };
 enum { DEFAULT_PARTS = 64, DEFAULT_SLOTS = 65536, MOST_PAGES = 4096 };
@@ -39,13 +37,12 @@ enum { DEFAULT_PARTS = 64, DEFAULT_SLOTS = 65536, MOST_PAGES = 4096 };
 static const struct cmd_usage usage = {
 	.command = "weft bench",
 	.synopsis = "[OPTION]... [HOST[:PORT]]",
-	.about =
-	    "Moves memory to another process and measures it, every byte verified where it arrived. "
-	    "Without HOST it starts the other process on this host; with HOST it uses a 'weft bench "
-	    "--listen' there. An operation counts when it has ended, which is when the receiver has "
-	    "it.\n\n"
-	    "Sizes take K, M, G, T (1024) and KB, MB, GB, TB (1000); times take ns, us, ms, s, m, h, and a "
-	    "bare number is seconds.",
+	.about = "Moves memory to another process and measures it, every byte verified where it arrived. "
+		 "Without HOST it starts the other process on this host; with HOST it uses a 'weft bench "
+		 "--listen' there. An operation counts when it has ended, which is when the receiver has "
+		 "it.\n\n"
+		 "Sizes take K, M, G, T (1024) and KB, MB, GB, TB (1000); times take ns, us, ms, s, m, h, and a "
+		 "bare number is seconds.",
 	.examples = "  weft bench                           the best transport here, 64 KiB pages\n"
 		    "  weft bench --provider tcp --rails 4  tcp on 127.0.0.1 to 127.0.0.4\n"
 		    "  weft bench --op call --manual        round trips at their fastest\n"
@@ -196,10 +193,7 @@ static const struct cmd_option table[] = {
 	  .type = CMD_FLAG,
 	  .value = &given.params.checksum,
 	  .help = "have the engine check every operation at the receiver (XXH3) before it is done" },
-	{ .name = "no-verify",
-	  .type = CMD_FLAG,
-	  .value = &given.no_verify,
-	  .help = "do not check what arrived" },
+	{ .name = "no-verify", .type = CMD_FLAG, .value = &given.no_verify, .help = "do not check what arrived" },
 	{ .name = "listen",
 	  .type = CMD_STRING,
 	  .value = &given.listen,
@@ -223,14 +217,8 @@ static const struct cmd_option table[] = {
 	  .argument = "NIC@TIME",
 	  .help = "and comes back (both may be given several times)" },
 #endif
-	{ .name = "json",
-	  .type = CMD_FLAG,
-	  .value = &given.json,
-	  .help = "print the result as one JSON object" },
-	{ .name = "csv",
-	  .type = CMD_FLAG,
-	  .value = &given.csv,
-	  .help = "print it as CSV, with a header line" },
+	{ .name = "json", .type = CMD_FLAG, .value = &given.json, .help = "print the result as one JSON object" },
+	{ .name = "csv", .type = CMD_FLAG, .value = &given.csv, .help = "print it as CSV, with a header line" },
 	{ .name = "histogram",
 	  .type = CMD_STRING,
 	  .value = &given.histogram,
@@ -283,26 +271,21 @@ static int check(const struct bench_options *options)
 	if (options->once && !options->is_listener)
 		return wrong("--once belongs to --listen");
 	if (options->is_listener &&
-	    (options->size_given || options->page_size_given || options->pages_given ||
-	     options->region_given || options->depth_given || options->duration_given || options->ops ||
-	     options->no_verify || options->params.op != BENCH_PAGES || options->direction != BENCH_OUT ||
-	     options->clients > 1))
-		return wrong(
-		    "what to do and for how long is said by the side that names HOST; with --listen go only "
-		    "--once, the choice of rails, --quiet and --verbose");
+	    (options->size_given || options->page_size_given || options->pages_given || options->region_given ||
+	     options->depth_given || options->duration_given || options->ops || options->no_verify ||
+	     options->params.op != BENCH_PAGES || options->direction != BENCH_OUT || options->clients > 1))
+		return wrong("what to do and for how long is said by the side that names HOST; with --listen go only "
+			     "--once, the choice of rails, --quiet and --verbose");
 	if (options->is_listener && (options->json || options->csv))
-		return wrong(
-		    "--json and --csv belong to the side that names HOST: the result is printed there");
+		return wrong("--json and --csv belong to the side that names HOST: the result is printed there");
 	if (has_pages(options->params.op) && options->size_given)
 		return wrong("--size is for operations that are not paged: use --page-size and --pages, or "
 			     "--op write");
 	if (!has_pages(options->params.op) && (options->page_size_given || options->pages_given))
 		return wrong("--page-size and --pages are for --op pages and scatter: use --size");
-	if (options->params.checksum &&
-	    (bench_op_is_message(options->params.op) || options->params.op == BENCH_READ))
+	if (options->params.checksum && (bench_op_is_message(options->params.op) || options->params.op == BENCH_READ))
 		return wrong("--checksum is for what is written: --op pages, write or scatter");
-	if (bench_op_is_message(options->params.op) && options->size_given &&
-	    options->size > BENCH_MESSAGE_MAX)
+	if (bench_op_is_message(options->params.op) && options->size_given && options->size > BENCH_MESSAGE_MAX)
 		return wrong("--size of a message is 64 MiB at most: use --op write for more");
 	return 0;
 }
@@ -374,11 +357,10 @@ static int lay_out(struct bench_options *options)
 		region = region < 2 * least ? 2 * least : region;
 	}
 	if (region > limit || least > limit) {
-		fprintf(
-		    stderr,
-		    "weft bench: %s on each side%s is more than this host has free; use a smaller --region, "
-		    "--depth or size\n",
-		    cmd_format_size(region, have, sizeof have), processes > 1 ? " of each client" : "");
+		fprintf(stderr,
+			"weft bench: %s on each side%s is more than this host has free; use a smaller --region, "
+			"--depth or size\n",
+			cmd_format_size(region, have, sizeof have), processes > 1 ? " of each client" : "");
 		return -1;
 	}
 	if (region < least) {
@@ -488,8 +470,8 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 
 	if (rc != 0)
 		return rc;
-	if (check(&options) < 0 || (options.host && check_host(options.host) < 0) ||
-	    check_party(&options) < 0 || check_faults(&options) < 0 || check_sizes(&options) < 0)
+	if (check(&options) < 0 || (options.host && check_host(options.host) < 0) || check_party(&options) < 0 ||
+	    check_faults(&options) < 0 || check_sizes(&options) < 0)
 		return -1;
 	fill_in(&options);
 	if (options.ops && !options.duration_given)
@@ -543,6 +525,6 @@ void bench_params_describe(const struct bench_params *params, char *text, size_t
 			 "%s: %" PRIu64 " pages of %s at random places an operation, %" PRIu64 " in flight%s",
 			 bench_op_names[params->op], params->pages, size, params->depth, checksum);
 	else
-		snprintf(text, room, "%s: %s an operation, %" PRIu64 " in flight%s",
-			 bench_op_names[params->op], size, params->depth, checksum);
+		snprintf(text, room, "%s: %s an operation, %" PRIu64 " in flight%s", bench_op_names[params->op], size,
+			 params->depth, checksum);
 }

@@ -16,7 +16,7 @@
 
 #define READY_NS (60 * WEFT_SECOND)  /* until all have warmed up */
 #define BEGIN_NS (15 * WEFT_SECOND)  /* for a frame where both sides are at it */
-#define END_NS	 (120 * WEFT_SECOND) /* past the duration: deadlines, verifying */
+#define END_NS   (120 * WEFT_SECOND) /* past the duration: deadlines, verifying */
 
 struct client {
 	pid_t pid;
@@ -99,8 +99,7 @@ static int start_all(struct party *party)
 			rc = start_client(party, BENCH_IN, number);
 	}
 	if (rc < 0)
-		snprintf(party->error, sizeof party->error, "a client could not be started: %s",
-			 strerror(-rc));
+		snprintf(party->error, sizeof party->error, "a client could not be started: %s", strerror(-rc));
 	return rc;
 }
 
@@ -173,8 +172,7 @@ static void add_rails(struct bench_summary *total, const struct client *client)
 		char name[sizeof rail->name];
 		uint32_t at = 0;
 
-		snprintf(name, sizeof name, "%s%.55s", client->direction == BENCH_IN ? "peer's " : "",
-			 rail->name);
+		snprintf(name, sizeof name, "%s%.55s", client->direction == BENCH_IN ? "peer's " : "", rail->name);
 		while (at < total->rails && strcmp(total->rail[at].name, name) != 0)
 			at++;
 		if (at == BENCH_RAILS_MAX)
@@ -238,7 +236,7 @@ static void name_failed(struct bench_summary *total, const struct party *party)
 				continue;
 			used += (size_t)snprintf(total->error + used, room - used, "%s%s%u%s",
 						 left != same ? ""
-						 : used	      ? "; "
+						 : used       ? "; "
 							      : "",
 						 left < same ? (left == 1 ? " and " : ", ")
 						 : same > 1  ? "clients "

@@ -65,7 +65,7 @@ static int nearness(const char *one, const char *other)
  * those an answer that may come weighs more than a route that is not there. 0: no reason. */
 static int weight(const char *rail, const struct weft_path_info *path)
 {
-	int weight = is_silent(path)			  ? 3
+	int weight = is_silent(path)                      ? 3
 		     : path->state == WEFT_PATH_ELSEWHERE ? 2
 		     : path->state == WEFT_PATH_NO_ROUTE  ? 1
 							  : 0;

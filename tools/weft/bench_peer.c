@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #define HELLO_NS  (10 * WEFT_SECOND)
-#define OPEN_NS	  (60 * WEFT_SECOND) /* the driver opens its engine before it says what it wants */
+#define OPEN_NS   (60 * WEFT_SECOND) /* the driver opens its engine before it says what it wants */
 #define SILENT_NS (20 * WEFT_SECOND) /* the driver says it is alive every second */
-#define LAST_NS	  (5 * WEFT_SECOND)  /* for messages that ended at the driver and are not taken yet */
-#define LOOK_NS	  WEFT_MILLISECOND   /* how often a manual loop looks at the control connection */
+#define LAST_NS   (5 * WEFT_SECOND)  /* for messages that ended at the driver and are not taken yet */
+#define LOOK_NS   WEFT_MILLISECOND   /* how often a manual loop looks at the control connection */
 
 struct peer {
 	struct cmd_control *control;
@@ -96,20 +96,19 @@ static int greet(struct peer *peer, bool greeted)
 }
 
 int bench_peer_transport(const struct cmd_control *control, const struct bench_options *own,
-			 const struct bench_params *params, struct cmd_transport_options *ret_options,
-			 char *why, size_t room)
+			 const struct bench_params *params, struct cmd_transport_options *ret_options, char *why,
+			 size_t room)
 {
 	struct cmd_transport_options options = own->transport;
 
 	if (params->simulated != options.simulated && !own->is_peer) {
-		snprintf(why, room,
-			 "one side uses simulated NICs and the other does not: give --sim to both");
+		snprintf(why, room, "one side uses simulated NICs and the other does not: give --sim to both");
 		return -EINVAL;
 	}
 	if (options.provider && params->provider[0] &&
 	    strncmp(options.provider, params->provider, strlen(options.provider)) != 0) {
-		snprintf(why, room, "this side was started with --provider %s and the driver uses %s",
-			 options.provider, params->provider);
+		snprintf(why, room, "this side was started with --provider %s and the driver uses %s", options.provider,
+			 params->provider);
 		return -EINVAL;
 	}
 	options.same_host = cmd_net_same_host(control->fd);
@@ -162,8 +161,8 @@ static int open_memory(struct peer *peer)
 	if (!bench_op_uses_region(params->op))
 		return 0;
 	if (bytes > bench_memory_limit())
-		return fail(peer, -ENOMEM,
-			    "the driver asks for %" PRIu64 " MiB, more than this host has free", bytes >> 20);
+		return fail(peer, -ENOMEM, "the driver asks for %" PRIu64 " MiB, more than this host has free",
+			    bytes >> 20);
 	rc = bench_memory_open(&peer->memory, bytes);
 	if (rc < 0)
 		return fail(peer, rc, "no memory for the region: %s", strerror(-rc));
@@ -233,8 +232,8 @@ static void check_message(struct peer *peer, const struct weft_event *event)
 		}
 		return;
 	}
-	cmd_pattern_verify_one(event->data, event->bytes, params->seed, event->tag % params->slots,
-			       event->tag, &peer->result.verdict);
+	cmd_pattern_verify_one(event->data, event->bytes, params->seed, event->tag % params->slots, event->tag,
+			       &peer->result.verdict);
 }
 
 static int answer(struct peer *peer, const struct weft_event *event)
@@ -278,7 +277,7 @@ static int take_events(struct peer *peer, uint64_t wait_ns)
 	for (int turn = 0; turn < BENCH_TURNS && (manual || got) && rc == 0; turn++) {
 		int happened = manual ? weft_progress(peer->engine) : 0;
 
-		got = wait_ns			     ? weft_queue_wait(peer->queue, events, 64, wait_ns)
+		got = wait_ns                        ? weft_queue_wait(peer->queue, events, 64, wait_ns)
 		      : happened || !manual || !turn ? weft_queue_poll(peer->queue, events, 64)
 						     : 0;
 		wait_ns = 0;
@@ -316,8 +315,8 @@ static int take_map(struct peer *peer)
 			return fail(peer, -EPROTO, "the driver's map names a page that is not there");
 		}
 	}
-	cmd_pattern_verify((uint8_t *)peer->memory.base + peer->mapped * params->slot_bytes,
-			   params->slot_bytes, params->seed, map, peer->mapped, count, &peer->result.verdict);
+	cmd_pattern_verify((uint8_t *)peer->memory.base + peer->mapped * params->slot_bytes, params->slot_bytes,
+			   params->seed, map, peer->mapped, count, &peer->result.verdict);
 	peer->mapped += count;
 	free(map);
 	return 0;
@@ -383,8 +382,7 @@ static int take_frame(struct peer *peer)
 		peer->finished = true;
 		return 0;
 	default:
-		return fail(peer, -EPROTO, "the driver sent frame %d, which is not its to send",
-			    peer->control->type);
+		return fail(peer, -EPROTO, "the driver sent frame %d, which is not its to send", peer->control->type);
 	}
 }
 
@@ -426,9 +424,8 @@ static int serve(struct peer *peer)
 			if (cmd_control_pending(peer->control))
 				rc = take_frame(peer);
 			else if (now - peer->heard_ns > SILENT_NS)
-				rc =
-				    fail(peer, -ETIMEDOUT, "nothing was heard from the driver for %d seconds",
-					 (int)(SILENT_NS / WEFT_SECOND));
+				rc = fail(peer, -ETIMEDOUT, "nothing was heard from the driver for %d seconds",
+					  (int)(SILENT_NS / WEFT_SECOND));
 		}
 	}
 	return rc;
@@ -452,27 +449,24 @@ static int answer_driver(struct peer *peer, const struct bench_options *own)
 	if (rc < 0)
 		cmd_control_send_error(peer->control, rc, peer->why);
 	else
-		snprintf(peer->why, peer->room, "%" PRIu64 " checked, %" PRIu64 " wrong",
-			 peer->result.verdict.checked, peer->result.verdict.wrong);
+		snprintf(peer->why, peer->room, "%" PRIu64 " checked, %" PRIu64 " wrong", peer->result.verdict.checked,
+			 peer->result.verdict.wrong);
 	if (peer->engine)
 		weft_close(peer->engine);
 	bench_memory_close(&peer->memory);
 	return rc;
 }
 
-int bench_peer_answer(struct cmd_control *control, const struct bench_options *own,
-		      const struct bench_params *params, char *why, size_t room)
+int bench_peer_answer(struct cmd_control *control, const struct bench_options *own, const struct bench_params *params,
+		      char *why, size_t room)
 {
-	struct peer peer = {
-		.control = control, .params = *params, .leader = own->leader, .why = why, .room = room
-	};
+	struct peer peer = { .control = control, .params = *params, .leader = own->leader, .why = why, .room = room };
 
 	peer.interruptible = true;
 	return answer_driver(&peer, own);
 }
 
-int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, bool greeted, char *why,
-		     size_t room)
+int bench_peer_serve(struct cmd_control *control, const struct bench_options *own, bool greeted, char *why, size_t room)
 {
 	struct peer peer = { .control = control, .why = why, .room = room };
 	int rc = greet(&peer, greeted);

@@ -9,9 +9,9 @@
 static const double down_goal = 0.95, after_goal = 0.98;
 
 /* For people, and for programs. */
-static const char *const state_texts[] = { [BENCH_RAIL_DOWN] = "failed",
-					   [BENCH_RAIL_REOPENED] = "was reopened",
-					   [BENCH_RAIL_CARRIES] = "carries again" };
+static const char *const state_texts[] = {
+	[BENCH_RAIL_DOWN] = "failed", [BENCH_RAIL_REOPENED] = "was reopened", [BENCH_RAIL_CARRIES] = "carries again"
+};
 static const char *const state_names[] = {
 	[BENCH_RAIL_DOWN] = "down", [BENCH_RAIL_REOPENED] = "reopened", [BENCH_RAIL_CARRIES] = "carries"
 };
@@ -112,8 +112,8 @@ static void print_share(const char *text, double gbps, const struct rates *rates
 
 static void print_goal(const char *text, double goal, double whole, double half, bool halved)
 {
-	printf("  goal          %s >= %.0f %%: %.1f %% over the whole phase (%s)", text, 100 * goal,
-	       100 * whole, whole >= goal ? "met" : "missed");
+	printf("  goal          %s >= %.0f %%: %.1f %% over the whole phase (%s)", text, 100 * goal, 100 * whole,
+	       whole >= goal ? "met" : "missed");
 	if (halved)
 		printf(", %.1f %% over its second half (%s)", 100 * half, half >= goal ? "met" : "missed");
 	putchar('\n');
@@ -144,13 +144,12 @@ static void print_timeline(const struct bench_faults *faults)
 	/* An interrupted run did not come to the rest. */
 	for (uint32_t i = 0; i < faults->next; i++) {
 		const struct bench_fault *fault = &faults->schedule->fault[i];
-		printf("  link          %s (NIC %u) %s at %.3f s, on this side (simulated)\n",
-		       faults->nic_name[i], fault->nic, fault->up ? "up" : "down",
-		       (double)fault->at_ns / 1e9);
+		printf("  link          %s (NIC %u) %s at %.3f s, on this side (simulated)\n", faults->nic_name[i],
+		       fault->nic, fault->up ? "up" : "down", (double)fault->at_ns / 1e9);
 	}
 	for (uint32_t i = 0; i < faults->events; i++)
-		printf("  rail          %s %s at %.3f s\n", faults->event[i].rail,
-		       state_texts[faults->event[i].state], (double)faults->event[i].ns / 1e9);
+		printf("  rail          %s %s at %.3f s\n", faults->event[i].rail, state_texts[faults->event[i].state],
+		       (double)faults->event[i].ns / 1e9);
 }
 
 void bench_phases_print(const struct bench_summary *summary)
@@ -162,12 +161,11 @@ void bench_phases_print(const struct bench_summary *summary)
 	print_timeline(faults);
 	printf("  rail limit    %s: what takes longer on a rail makes it suspect\n\n",
 	       cmd_format_duration(summary->options->params.rail_limit_ns, limit, sizeof limit));
-	printf("  %-10s %9s %9s %7s %10s %8s %24s\n", "simulated", "NICs down", "s", "CPU s", "Gbit/s",
-	       "of line", "second half Gbit/s, of line");
+	printf("  %-10s %9s %9s %7s %10s %8s %24s\n", "simulated", "NICs down", "s", "CPU s", "Gbit/s", "of line",
+	       "second half Gbit/s, of line");
 	for (uint32_t i = 0; i < faults->phases; i++) {
 		struct rates rates = rates_of(summary, i);
-		printf("  %-10s %9u %9.3f %7.3f ", rates.name, faults->phase[i].dead, rates.seconds,
-		       rates.cpu_s);
+		printf("  %-10s %9u %9.3f %7.3f ", rates.name, faults->phase[i].dead, rates.seconds, rates.cpu_s);
 		print_share("", rates.gbps, &rates);
 		if (rates.halved)
 			print_share("        ", rates.half_gbps, &rates);

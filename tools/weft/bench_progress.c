@@ -75,8 +75,8 @@ static uint32_t compared_with(const struct bench_progress *progress, uint64_t no
 	return oldest % BENCH_MARKS;
 }
 
-static void describe_rate(const struct bench_progress *progress, uint64_t now_ns, uint64_t ops,
-			  uint64_t bytes, char *text, size_t room)
+static void describe_rate(const struct bench_progress *progress, uint64_t now_ns, uint64_t ops, uint64_t bytes,
+			  char *text, size_t room)
 {
 	uint32_t from = compared_with(progress, now_ns);
 	double passed = (double)(now_ns - progress->mark[from].ns);
@@ -85,8 +85,7 @@ static void describe_rate(const struct bench_progress *progress, uint64_t now_ns
 
 	if (progress->counted)
 		snprintf(text, room, "%s %s/s",
-			 cmd_format_count((double)(ops - progress->mark[from].ops) * 1e9 / passed, count,
-					  sizeof count),
+			 cmd_format_count((double)(ops - progress->mark[from].ops) * 1e9 / passed, count, sizeof count),
 			 progress->counted);
 	else if (progress->line_bps)
 		snprintf(text, room, "%.2f Gbit/s, %.1f %% of line rate", gbps,

@@ -11,13 +11,13 @@ enum { BENCH_MARKS = 16 }; /* more than a terminal shows in the time that is ave
 
 struct bench_progress {
 	bool shown, terminal, drawn;
-	bool rates;	     /* measuring: rates are shown */
+	bool rates;          /* measuring: rates are shown */
 	const char *counted; /* "calls", "messages"; NULL: bytes are what counts */
 	uint64_t start_ns, last_ns, line_bps;
 	struct {
 		uint64_t ns, ops, bytes;
 	} mark[BENCH_MARKS]; /* a ring of what was shown */
-	uint32_t marks;	     /* ever made */
+	uint32_t marks;      /* ever made */
 };
 
 void bench_progress_open(struct bench_progress *progress, bool shown, const char *counted);

@@ -39,12 +39,11 @@ static void name_place(const struct bench_place *place, char *text, size_t room)
 {
 	char host[NI_MAXHOST], port[NI_MAXSERV];
 
-	if (getnameinfo((const struct sockaddr *)&place->at, place->length, host, sizeof host, port,
-			sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+	if (getnameinfo((const struct sockaddr *)&place->at, place->length, host, sizeof host, port, sizeof port,
+			NI_NUMERICHOST | NI_NUMERICSERV) != 0)
 		snprintf(text, room, "?");
 	else
-		snprintf(text, room, place->at.ss_family == AF_INET6 ? "[%.60s]:%.6s" : "%.60s:%.6s", host,
-			 port);
+		snprintf(text, room, place->at.ss_family == AF_INET6 ? "[%.60s]:%.6s" : "%.60s:%.6s", host, port);
 }
 
 /* Those whose connection ended so; -1: all. */
@@ -62,7 +61,7 @@ static uint32_t list(const struct bench_reach *reach, int error, char *text, siz
 			continue;
 		name_place(&reach->place[i], name, sizeof name);
 		used += (size_t)snprintf(text + used, room - used, "%s%s",
-					 !shown		      ? ""
+					 !shown               ? ""
 					 : shown + 1 == total ? " and "
 							      : ", ",
 					 name);
@@ -83,9 +82,8 @@ char *bench_reach_list(const struct bench_reach *reach, char *text, size_t room)
 
 static void begin(struct bench_place *place, struct pollfd *waiting)
 {
-	*waiting =
-	    (struct pollfd){ .fd = socket(place->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-			     .events = POLLOUT };
+	*waiting = (struct pollfd){ .fd = socket(place->at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+				    .events = POLLOUT };
 	place->error = ETIMEDOUT;
 	if (waiting->fd < 0 ||
 	    (connect(waiting->fd, (struct sockaddr *)&place->at, place->length) < 0 && errno != EINPROGRESS))
@@ -123,8 +121,8 @@ void bench_reach_look(struct bench_reach *reach, uint64_t limit_ns)
 }
 
 /* For a reader on the peer's side these are the places of "this side", and we are "it". */
-void bench_reach_say(const struct bench_reach *reach, const struct bench_reach *ours, bool to_peer,
-		     char *text, size_t room)
+void bench_reach_say(const struct bench_reach *reach, const struct bench_reach *ours, bool to_peer, char *text,
+		     size_t room)
 {
 	const char *whose = to_peer ? " of this side" : "";
 	char names[400], own[400];
@@ -140,8 +138,8 @@ void bench_reach_say(const struct bench_reach *reach, const struct bench_reach *
 					 dumb > 1 ? "do" : "does");
 	refused = list(reach, ECONNREFUSED, names, sizeof names);
 	if (refused && used < room)
-		used += (size_t)snprintf(text + used, room - used, "%s%s%s refused it", dumb ? ", " : ": ",
-					 names, whose);
+		used +=
+		    (size_t)snprintf(text + used, room - used, "%s%s%s refused it", dumb ? ", " : ": ", names, whose);
 	good = list(reach, 0, names, sizeof names);
 	if (!dumb && !refused && good < reach->count && used < room)
 		used += (size_t)snprintf(text + used, room - used, ": no route leads to %s%s",

@@ -31,7 +31,7 @@ char *bench_reach_list(const struct bench_reach *reach, char *text, size_t room)
 void bench_reach_look(struct bench_reach *reach, uint64_t limit_ns);
 /* What came of that, in one sentence for this side's user or, to_peer, for the peer's. ours is what the peer
  * connects to. */
-void bench_reach_say(const struct bench_reach *reach, const struct bench_reach *ours, bool to_peer,
-		     char *text, size_t room);
+void bench_reach_say(const struct bench_reach *reach, const struct bench_reach *ours, bool to_peer, char *text,
+		     size_t room);
 
 #endif

@@ -54,16 +54,14 @@ static void report_nothing(const struct bench_summary *summary)
 	cmd_json_end(&json);
 }
 
-static void print_rail(const char *name, int width, const struct bench_rail *rail,
-		       const struct bench_summary *summary, const struct bench_figures *figures)
+static void print_rail(const char *name, int width, const struct bench_rail *rail, const struct bench_summary *summary,
+		       const struct bench_figures *figures)
 {
 	char size[32];
 
 	printf("  %-*s %12s %10.2f %7.1f%% %8" PRIu64 " %8" PRIu64, width, name,
-	       cmd_format_size(rail->bytes, size, sizeof size),
-	       bench_per((double)rail->bytes * 8, (double)summary->ns),
-	       100 * bench_per((double)rail->bytes, (double)figures->rail_bytes), rail->errors,
-	       rail->retries);
+	       cmd_format_size(rail->bytes, size, sizeof size), bench_per((double)rail->bytes * 8, (double)summary->ns),
+	       100 * bench_per((double)rail->bytes, (double)figures->rail_bytes), rail->errors, rail->retries);
 }
 
 /* A group's rails in one line, with the least and the most that one of them carried; those that had errors
@@ -116,8 +114,7 @@ static void print_rails(const struct bench_summary *summary, const struct bench_
 		width = length > width ? length : width;
 		groups = summary->rail[i].group >= groups ? summary->rail[i].group + 1 : groups;
 	}
-	printf("\n  %-*s %12s %10s %8s %8s %8s\n", width, "rail", "bytes", "Gbit/s", "share", "errors",
-	       "retries");
+	printf("\n  %-*s %12s %10s %8s %8s %8s\n", width, "rail", "bytes", "Gbit/s", "share", "errors", "retries");
 	for (uint32_t group = 0; folded && group < groups; group++)
 		print_group(group, width, summary, figures);
 	for (uint32_t i = 0; !folded && i < summary->rails; i++) {
@@ -189,7 +186,7 @@ static void print_verdict(const struct bench_summary *summary, const struct benc
 		       verdict->checked, what);
 	else
 		printf("  verified      every byte of %" PRIu64 " %s%s\n", verdict->checked, what,
-		       params->op == BENCH_READ	  ? read_at[summary->options->direction]
+		       params->op == BENCH_READ   ? read_at[summary->options->direction]
 		       : params->op == BENCH_CALL ? call_at[summary->options->direction]
 						  : ", at the receiver");
 }
@@ -199,9 +196,8 @@ static void print_latency(const struct cmd_histogram *latency)
 	char text[4][32];
 
 	for (int i = 0; i < 4; i++)
-		cmd_format_latency(
-		    cmd_histogram_quantile(latency, (const double[]){ 0.50, 0.99, 0.999, 1 }[i]), text[i],
-		    sizeof text[i]);
+		cmd_format_latency(cmd_histogram_quantile(latency, (const double[]){ 0.50, 0.99, 0.999, 1 }[i]),
+				   text[i], sizeof text[i]);
 	printf("  latency       p50 %s, p99 %s, p99.9 %s, most %s\n", text[0], text[1], text[2], text[3]);
 }
 
@@ -235,8 +231,7 @@ static void report_table(const struct bench_summary *summary)
 	bench_params_describe(params, text, sizeof text);
 	fputs(text, stdout);
 	if (summary->options->direction != BENCH_OUT)
-		fputs(summary->options->direction == BENCH_IN ? ", from the peer to this side"
-							      : ", both ways at once",
+		fputs(summary->options->direction == BENCH_IN ? ", from the peer to this side" : ", both ways at once",
 		      stdout);
 	if (summary->options->clients > 1)
 		printf(", %" PRIu64 " clients", summary->options->clients);
@@ -247,20 +242,20 @@ static void report_table(const struct bench_summary *summary)
 	       summary->ready.rails == 1 ? "" : "s");
 	print_rails(summary, &figures);
 	print_clients(summary);
-	printf("  moved         %s in %.3f s%s\n", cmd_format_size(summary->bytes, size, sizeof size),
-	       figures.seconds, summary->interrupted ? " (interrupted)" : "");
+	printf("  moved         %s in %.3f s%s\n", cmd_format_size(summary->bytes, size, sizeof size), figures.seconds,
+	       summary->interrupted ? " (interrupted)" : "");
 	cmd_format_count(figures.mops * 1e6 * (double)params->pages, rate, sizeof rate);
 	if (figures.paged)
-		printf("  operations    %" PRIu64 " of %" PRIu64 " pages: %s pages/s\n", summary->ops,
-		       params->pages, rate);
+		printf("  operations    %" PRIu64 " of %" PRIu64 " pages: %s pages/s\n", summary->ops, params->pages,
+		       rate);
 	else
 		printf("  operations    %" PRIu64 ": %s/s\n", summary->ops, rate);
 	print_latency(&summary->latency);
 	printf("  CPU           %.2f s here, %.2f s at the peer\n", (double)summary->cpu_ns / 1e9,
 	       (double)summary->peer_cpu_ns / 1e9);
 	if (summary->rails_down || summary->rails_up || summary->options->faults)
-		printf("  rail events   %" PRIu64 " down, %" PRIu64 " reopened, on this side\n",
-		       summary->rails_down, summary->rails_up);
+		printf("  rail events   %" PRIu64 " down, %" PRIu64 " reopened, on this side\n", summary->rails_down,
+		       summary->rails_up);
 	print_verdict(summary, &figures);
 	print_headline(summary, &figures);
 	for (uint32_t i = 0; i < summary->notes; i++)

@@ -154,6 +154,5 @@ int bench_summary_send(struct bench_summary *summary, struct cmd_control *contro
 {
 	int rc = bench_summary_pack(summary, control->buffer, sizeof control->buffer);
 
-	return rc < 0 ? rc
-		      : cmd_control_send(control, CMD_FRAME_SUMMARY, control->buffer, (size_t)rc, timeout_ns);
+	return rc < 0 ? rc : cmd_control_send(control, CMD_FRAME_SUMMARY, control->buffer, (size_t)rc, timeout_ns);
 }

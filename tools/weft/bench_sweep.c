@@ -55,18 +55,17 @@ static void print_line(const struct bench_summary *summary)
 	char size[32], rate[32], text[3][32];
 
 	for (int i = 0; i < 3; i++)
-		cmd_format_latency(
-		    cmd_histogram_quantile(&summary->latency, (const double[]){ 0.5, 0.99, 0.999 }[i]),
-		    text[i], sizeof text[i]);
+		cmd_format_latency(cmd_histogram_quantile(&summary->latency, (const double[]){ 0.5, 0.99, 0.999 }[i]),
+				   text[i], sizeof text[i]);
 	printf("  %8s %9.2f ", cmd_format_size(params->slot_bytes, size, sizeof size), figures.gbps);
 	if (figures.line_known)
 		printf("%6.1f%%", 100 * figures.utilization);
 	else
 		printf("%7s", "-");
 	printf(" %13s %7s %7s %7s  %s\n",
-	       cmd_format_count(figures.mops * 1e6 * (double)params->pages, rate, sizeof rate), text[0],
-	       text[1], text[2],
-	       !figures.checked	  ? "no"
+	       cmd_format_count(figures.mops * 1e6 * (double)params->pages, rate, sizeof rate), text[0], text[1],
+	       text[2],
+	       !figures.checked   ? "no"
 	       : figures.verified ? "every byte"
 				  : "WRONG");
 	fflush(stdout);
@@ -126,9 +125,7 @@ int bench_sweep(const struct bench_options *given)
 		bench_drive(&options, &summary);
 		if (summary.ops)
 			print_one(&summary, i == 0, &json);
-		status = summary.error[0]      ? CMD_FAILED
-			 : summary.interrupted ? 128 + summary.interrupted
-					       : CMD_OK;
+		status = summary.error[0] ? CMD_FAILED : summary.interrupted ? 128 + summary.interrupted : CMD_OK;
 	}
 	if (as_json) {
 		cmd_json_close(&json, ']');

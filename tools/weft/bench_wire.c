@@ -4,14 +4,7 @@
 
 #include <errno.h>
 
-enum {
-	FLAG_VERIFY = 1,
-	FLAG_MANUAL = 2,
-	FLAG_SIMULATED = 4,
-	FLAG_CHECKSUM = 8,
-	FLAG_REVERSE = 16,
-	FLAGS = 31
-};
+enum { FLAG_VERIFY = 1, FLAG_MANUAL = 2, FLAG_SIMULATED = 4, FLAG_CHECKSUM = 8, FLAG_REVERSE = 16, FLAGS = 31 };
 
 bool bench_op_is_message(int op)
 {
@@ -39,8 +32,7 @@ int bench_params_pack(const struct bench_params *params, void *to, size_t room)
 	cmd_pack_start(&pack, to, room);
 	cmd_pack_u32(&pack, (uint32_t)params->op);
 	cmd_pack_u32(&pack, (params->verify ? FLAG_VERIFY : 0) | (params->manual ? FLAG_MANUAL : 0) |
-				(params->simulated ? FLAG_SIMULATED : 0) |
-				(params->checksum ? FLAG_CHECKSUM : 0) |
+				(params->simulated ? FLAG_SIMULATED : 0) | (params->checksum ? FLAG_CHECKSUM : 0) |
 				(params->reverse ? FLAG_REVERSE : 0));
 	cmd_pack_u64(&pack, params->slot_bytes);
 	cmd_pack_u64(&pack, params->pages);

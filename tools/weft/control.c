@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC	 UINT32_C(0x54464557) /* "WEFT" */
+#define MAGIC    UINT32_C(0x54464557) /* "WEFT" */
 #define ERROR_NS UINT64_C(1000000000)
 
 uint64_t cmd_now_ns(void)
@@ -22,8 +22,7 @@ uint64_t cmd_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-__attribute__((format(printf, 3, 4))) static int fail(struct cmd_control *control, int error,
-						      const char *format, ...)
+__attribute__((format(printf, 3, 4))) static int fail(struct cmd_control *control, int error, const char *format, ...)
 {
 	va_list list;
 	va_start(list, format);
@@ -52,8 +51,7 @@ void cmd_control_close(struct cmd_control *control)
 static int lost(struct cmd_control *control, int error)
 {
 	if (error)
-		return fail(control, -error, "the control connection to the peer failed: %s",
-			    strerror(error));
+		return fail(control, -error, "the control connection to the peer failed: %s", strerror(error));
 	return fail(control, -ECONNRESET, "the peer closed the control connection");
 }
 
@@ -64,8 +62,7 @@ static int wait_ready(struct cmd_control *control, short events, uint64_t deadli
 	for (;;) {
 		uint64_t now = cmd_now_ns();
 		if (now >= deadline)
-			return fail(control, -ETIMEDOUT,
-				    "the peer did not answer on the control connection in time");
+			return fail(control, -ETIMEDOUT, "the peer did not answer on the control connection in time");
 		uint64_t left_ms = (deadline - now + 999999) / 1000000;
 		int got = poll(&waiting, 1, left_ms > 1000 ? 1000 : (int)left_ms);
 		if (got > 0)
@@ -189,15 +186,13 @@ int cmd_control_receive(struct cmd_control *control, uint64_t timeout_ns)
 			    "that is no weft: what came over the control connection is not weft bench's");
 	uint32_t version = cmd_unpack_u32(&unpack);
 	if (version != CMD_CONTROL_VERSION)
-		return fail(
-		    control, -EPROTONOSUPPORT,
-		    "the peer speaks version %u of the benchmark's protocol and this weft version %d: "
-		    "use the same weft on both hosts",
-		    version, CMD_CONTROL_VERSION);
+		return fail(control, -EPROTONOSUPPORT,
+			    "the peer speaks version %u of the benchmark's protocol and this weft version %d: "
+			    "use the same weft on both hosts",
+			    version, CMD_CONTROL_VERSION);
 	uint32_t type = cmd_unpack_u32(&unpack), bytes = cmd_unpack_u32(&unpack);
 	if (type < CMD_FRAME_HELLO || type > CMD_FRAME_LAST || bytes > CMD_CONTROL_MAX)
-		return fail(control, -EPROTO, "the peer sent a malformed frame (type %u, %u bytes)", type,
-			    bytes);
+		return fail(control, -EPROTO, "the peer sent a malformed frame (type %u, %u bytes)", type, bytes);
 	rc = read_all(control, control->buffer, bytes, deadline);
 	if (rc < 0)
 		return rc;

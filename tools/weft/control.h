@@ -26,11 +26,11 @@ enum cmd_frame {
 	CMD_FRAME_READY,     /* from the peer: what it set up */
 	CMD_FRAME_ALIVE,     /* to the peer, now and then during the run */
 	CMD_FRAME_START,     /* to the peer, and back: measuring begins */
-	CMD_FRAME_STOP,	     /* to the peer: measuring is over; how many messages it must have */
-	CMD_FRAME_MAP,	     /* to the peer: what the next slots should hold */
+	CMD_FRAME_STOP,      /* to the peer: measuring is over; how many messages it must have */
+	CMD_FRAME_MAP,       /* to the peer: what the next slots should hold */
 	CMD_FRAME_VERIFY,    /* to the peer: that was all of it */
 	CMD_FRAME_RESULT,    /* from the peer: what it has */
-	CMD_FRAME_BYE,	     /* to the peer: done */
+	CMD_FRAME_BYE,       /* to the peer: done */
 	CMD_FRAME_SUMMARY,   /* from whoever drove to whoever prints */
 	CMD_FRAME_ERROR,     /* both: a number and a sentence; nothing follows */
 	CMD_FRAME_LAST = CMD_FRAME_ERROR,

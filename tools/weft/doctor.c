@@ -21,8 +21,7 @@ static const struct cmd_usage usage = {
 };
 
 static const char *const result_names[DOCTOR_RESULTS] = { "ok", "note", "warn", "blocks", "not applicable" };
-static const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks,
-						     doctor_host_checks };
+static const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_host_checks };
 #define TABLES (sizeof(tables) / sizeof(*tables))
 
 struct options {
@@ -73,8 +72,7 @@ static void find_libfabric(char version[32])
 	snprintf(version, 32, "%u.%u", number >> 16, number & 0xffff);
 }
 
-static void print_json(struct cmd_json *json, const struct doctor_check *check,
-		       const struct doctor_finding *finding)
+static void print_json(struct cmd_json *json, const struct doctor_check *check, const struct doctor_finding *finding)
 {
 	cmd_json_open(json, NULL, '{');
 	cmd_json_text(json, "id", check->id);
@@ -164,12 +162,10 @@ int weft_cmd_doctor(int argc, char **argv)
 	}
 	doctor.require = (enum doctor_require)options.require;
 	if (options.root && strcmp(options.root, "/") != 0) {
-		doctor.root =
-		    options.root; /* another host: this one's environment and library say nothing of it */
+		doctor.root = options.root; /* another host: this one's environment and library say nothing of it */
 	} else {
 		doctor.library_path = getenv("LD_LIBRARY_PATH");
-		doctor.fork_safe =
-		    getenv("RDMAV_FORK_SAFE") || getenv("IBV_FORK_SAFE") || getenv("FI_EFA_FORK_SAFE");
+		doctor.fork_safe = getenv("RDMAV_FORK_SAFE") || getenv("IBV_FORK_SAFE") || getenv("FI_EFA_FORK_SAFE");
 		doctor.huge_pages_safe = getenv("RDMAV_HUGEPAGES_SAFE");
 		find_libfabric(version);
 		doctor.libfabric = *version ? version : NULL;

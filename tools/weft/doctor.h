@@ -11,24 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum doctor_result {
-	DOCTOR_OK,
-	DOCTOR_NOTE,
-	DOCTOR_WARN,
-	DOCTOR_BLOCKS,
-	DOCTOR_NOT_APPLICABLE,
-	DOCTOR_RESULTS
-};
+enum doctor_result { DOCTOR_OK, DOCTOR_NOTE, DOCTOR_WARN, DOCTOR_BLOCKS, DOCTOR_NOT_APPLICABLE, DOCTOR_RESULTS };
 enum doctor_require { DOCTOR_REQUIRE_NOTHING, DOCTOR_REQUIRE_EFA, DOCTOR_REQUIRE_VERBS };
 
 /* All a check may look at. */
 struct doctor {
 	const char *root; /* "": the host itself */
 	enum doctor_require require;
-	const char *libfabric;	  /* the version in use, as "1.17"; NULL: not known */
+	const char *libfabric;    /* the version in use, as "1.17"; NULL: not known */
 	const char *library_path; /* LD_LIBRARY_PATH; NULL: none */
-	bool fork_safe;		  /* RDMAV_FORK_SAFE, IBV_FORK_SAFE or FI_EFA_FORK_SAFE is set */
-	bool huge_pages_safe;	  /* RDMAV_HUGEPAGES_SAFE is set */
+	bool fork_safe;           /* RDMAV_FORK_SAFE, IBV_FORK_SAFE or FI_EFA_FORK_SAFE is set */
+	bool huge_pages_safe;     /* RDMAV_HUGEPAGES_SAFE is set */
 };
 
 struct doctor_finding {
@@ -42,12 +35,11 @@ struct doctor_check {
 	void (*run)(const struct doctor *doctor, struct doctor_finding *finding);
 };
 
-extern const struct doctor_check doctor_rdma_checks[], doctor_gpu_checks[],
-    doctor_host_checks[]; /* end in NULL */
+extern const struct doctor_check doctor_rdma_checks[], doctor_gpu_checks[], doctor_host_checks[]; /* end in NULL */
 
 /* mend may be NULL; the rest says what was seen. */
-void doctor_say(struct doctor_finding *finding, enum doctor_result result, const char *mend,
-		const char *format, ...) __attribute__((format(printf, 4, 5)));
+void doctor_say(struct doctor_finding *finding, enum doctor_result result, const char *mend, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* doctor_files.c. Paths start with '/' and are taken under the root. */
 #define DOCTOR_PATH  512
@@ -65,8 +57,7 @@ int doctor_read(const struct doctor *doctor, char *text, size_t bytes, const cha
     __attribute__((format(printf, 4, 5)));
 int doctor_read_number(const struct doctor *doctor, long *ret_number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-bool doctor_exists(const struct doctor *doctor, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+bool doctor_exists(const struct doctor *doctor, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The last part of what a link points to, "" when it is none. */
 void doctor_link(const struct doctor *doctor, char name[DOCTOR_NAME], const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -74,8 +65,8 @@ void doctor_link(const struct doctor *doctor, char name[DOCTOR_NAME], const char
 void doctor_list(const struct doctor *doctor, struct doctor_names *names, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The whole of a file, of at most limit bytes, NULL when it cannot be read. The caller frees it. */
-unsigned char *doctor_load(const struct doctor *doctor, size_t limit, size_t *ret_bytes, const char *format,
-			   ...) __attribute__((format(printf, 4, 5)));
+unsigned char *doctor_load(const struct doctor *doctor, size_t limit, size_t *ret_bytes, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* The value of "key: value" in a file of such lines, "" when it is not there. */
 void doctor_field(const struct doctor *doctor, const char *path, const char *key, char *value, size_t bytes);
 

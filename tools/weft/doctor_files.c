@@ -150,8 +150,7 @@ void doctor_list(const struct doctor *doctor, struct doctor_names *names, const 
 	qsort(names->name, names->count, DOCTOR_NAME, by_name);
 }
 
-unsigned char *doctor_load(const struct doctor *doctor, size_t limit, size_t *ret_bytes, const char *format,
-			   ...)
+unsigned char *doctor_load(const struct doctor *doctor, size_t limit, size_t *ret_bytes, const char *format, ...)
 {
 	char path[DOCTOR_PATH];
 	unsigned char *data = NULL;
@@ -210,8 +209,7 @@ void doctor_cached(const struct doctor *doctor, const char *name, void (*fn)(voi
 	free(cache);
 }
 
-void doctor_say(struct doctor_finding *finding, enum doctor_result result, const char *mend,
-		const char *format, ...)
+void doctor_say(struct doctor_finding *finding, enum doctor_result result, const char *mend, const char *format, ...)
 {
 	va_list args;
 

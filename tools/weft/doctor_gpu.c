@@ -21,14 +21,10 @@ static void keep_first(void *context, const char *path)
 /* Where libcuda.so.1 is, "" when nowhere usual. */
 static void find_libcuda(const struct doctor *doctor, char path[DOCTOR_PATH])
 {
-	static const char *const folders[] = { "/usr/lib/x86_64-linux-gnu",
-					       "/usr/lib/aarch64-linux-gnu",
-					       "/usr/lib64",
-					       "/usr/lib",
-					       "/usr/local/cuda/compat",
-					       "/usr/local/nvidia/lib64",
-					       "/usr/lib/wsl/lib",
-					       "/run/opengl-driver/lib" };
+	static const char *const folders[] = {
+		"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",       "/usr/lib",
+		"/usr/local/cuda/compat",    "/usr/local/nvidia/lib64",    "/usr/lib/wsl/lib", "/run/opengl-driver/lib"
+	};
 	struct search search = { .doctor = doctor, .path = path };
 	char candidate[DOCTOR_PATH];
 
@@ -63,8 +59,8 @@ static void driver_version(const struct doctor *doctor, char version[DOCTOR_NAME
 		size_t length = strspn(at, "0123456789.");
 
 		if (memchr(at, '.', length)) {
-			snprintf(version, DOCTOR_NAME, "%.*s",
-				 (int)(length < DOCTOR_NAME ? length : DOCTOR_NAME - 1), at);
+			snprintf(version, DOCTOR_NAME, "%.*s", (int)(length < DOCTOR_NAME ? length : DOCTOR_NAME - 1),
+				 at);
 			return;
 		}
 		at = strpbrk(at + length, "0123456789");
@@ -83,15 +79,13 @@ static void check_cuda(const struct doctor *doctor, struct doctor_finding *findi
 		return;
 	}
 	if (!on_pci && !*driver) {
-		doctor_say(
-		    finding, DOCTOR_NOTE, "nothing, unless this host should have a GPU: then load its driver",
-		    "%s is here but neither GPU nor driver: CUDA calls fail, host memory works", library);
+		doctor_say(finding, DOCTOR_NOTE, "nothing, unless this host should have a GPU: then load its driver",
+			   "%s is here but neither GPU nor driver: CUDA calls fail, host memory works", library);
 		return;
 	}
 	if (!*driver) {
-		doctor_say(
-		    finding, DOCTOR_WARN, "install the NVIDIA driver, then: modprobe nvidia",
-		    "a GPU on PCI, but the NVIDIA driver is not loaded: GPU memory cannot be registered");
+		doctor_say(finding, DOCTOR_WARN, "install the NVIDIA driver, then: modprobe nvidia",
+			   "a GPU on PCI, but the NVIDIA driver is not loaded: GPU memory cannot be registered");
 		return;
 	}
 	if (!doctor_exists(doctor, "/dev/nvidiactl") || !doctor_exists(doctor, "/dev/nvidia0")) {
@@ -100,17 +94,14 @@ static void check_cuda(const struct doctor *doctor, struct doctor_finding *findi
 		return;
 	}
 	if (!*library) {
-		doctor_say(
-		    finding, DOCTOR_WARN,
-		    "install the driver's user part (libcuda1); in a container, use the NVIDIA runtime",
-		    "driver %s is loaded but libcuda.so.1 is not found", driver);
+		doctor_say(finding, DOCTOR_WARN,
+			   "install the driver's user part (libcuda1); in a container, use the NVIDIA runtime",
+			   "driver %s is loaded but libcuda.so.1 is not found", driver);
 		return;
 	}
 	doctor_link(doctor, target, "%s", library);
-	if (strncmp(target, "libcuda.so.", 11) == 0 && strchr(target + 11, '.') &&
-	    strcmp(target + 11, driver) != 0) {
-		doctor_say(finding, DOCTOR_WARN,
-			   "reboot or reload the driver so that both are of one version",
+	if (strncmp(target, "libcuda.so.", 11) == 0 && strchr(target + 11, '.') && strcmp(target + 11, driver) != 0) {
+		doctor_say(finding, DOCTOR_WARN, "reboot or reload the driver so that both are of one version",
 			   "libcuda is %s but the loaded driver is %s: cuInit may fail", target + 11, driver);
 		return;
 	}
@@ -217,8 +208,7 @@ static void check_iommu(const struct doctor *doctor, struct doctor_finding *find
 	else if (!doctor_has_rdma(doctor))
 		doctor_say(finding, DOCTOR_OK, NULL, "the IOMMU translates, and no RDMA device minds");
 	else
-		doctor_say(finding, DOCTOR_WARN,
-			   "boot with iommu=pt (or off in the firmware) where no guest needs it",
+		doctor_say(finding, DOCTOR_WARN, "boot with iommu=pt (or off in the firmware) where no guest needs it",
 			   "the IOMMU translates DMA: GPU-NIC traffic detours through the root, registration "
 			   "costs more");
 }

@@ -34,9 +34,8 @@ static bool may_lock(const struct doctor *doctor)
 
 static void check_memlock(const struct doctor *doctor, struct doctor_finding *finding)
 {
-	static const char mend[] =
-	    "ulimit -l unlimited; for good: 'memlock unlimited' in /etc/security/limits.conf, "
-	    "LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 for a container";
+	static const char mend[] = "ulimit -l unlimited; for good: 'memlock unlimited' in /etc/security/limits.conf, "
+				   "LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 for a container";
 	char text[128], *end;
 	unsigned long long limit;
 
@@ -71,15 +70,13 @@ static void check_huge_pages(const struct doctor *doctor, struct doctor_finding 
 	}
 	doctor_read_number(doctor, &available, "%s/free_hugepages", path);
 	if (!doctor_has_efa(doctor))
-		doctor_say(finding, DOCTOR_OK, NULL, "%ld of %ld free; nothing here needs them", available,
-			   total);
+		doctor_say(finding, DOCTOR_OK, NULL, "%ld of %ld free; nothing here needs them", available, total);
 	else if (!total)
-		doctor_say(finding, DOCTOR_NOTE,
-			   "sysctl vm.nr_hugepages=5128 (libfabric's EFA buffers then use them)",
+		doctor_say(finding, DOCTOR_NOTE, "sysctl vm.nr_hugepages=5128 (libfabric's EFA buffers then use them)",
 			   "none reserved");
 	else if (!available)
-		doctor_say(finding, DOCTOR_NOTE, "raise vm.nr_hugepages, or end what holds them",
-			   "all %ld are taken", total);
+		doctor_say(finding, DOCTOR_NOTE, "raise vm.nr_hugepages, or end what holds them", "all %ld are taken",
+			   total);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "%ld of %ld free", available, total);
 }
@@ -93,16 +90,13 @@ static void check_fork(const struct doctor *doctor, struct doctor_finding *findi
 	else if (kernel >= 5013)
 		doctor_say(finding, doctor->fork_safe ? DOCTOR_NOTE : DOCTOR_OK,
 			   doctor->fork_safe ? "unset it: registration is slower with it" : NULL, "%s",
-			   doctor->fork_safe
-			       ? "this kernel makes fork safe by itself, yet a FORK_SAFE variable is set"
-			       : "this kernel makes fork safe by itself");
+			   doctor->fork_safe ? "this kernel makes fork safe by itself, yet a FORK_SAFE variable is set"
+					     : "this kernel makes fork safe by itself");
 	else if (!doctor->fork_safe)
-		doctor_say(finding, DOCTOR_WARN,
-			   "RDMAV_FORK_SAFE=1 in the environment, or Linux 5.13 or later",
+		doctor_say(finding, DOCTOR_WARN, "RDMAV_FORK_SAFE=1 in the environment, or Linux 5.13 or later",
 			   "fork() (Python's subprocess does it) can corrupt registered memory");
 	else if (!doctor->huge_pages_safe)
-		doctor_say(finding, DOCTOR_NOTE,
-			   "set RDMAV_HUGEPAGES_SAFE=1 as well if memory is in huge pages",
+		doctor_say(finding, DOCTOR_NOTE, "set RDMAV_HUGEPAGES_SAFE=1 as well if memory is in huge pages",
 			   "fork is made safe by RDMAV_FORK_SAFE");
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "fork is made safe by the environment");
@@ -175,8 +169,7 @@ static void check_shm(const struct doctor *doctor, struct doctor_finding *findin
 	else if (bytes && bytes < 256ull << 20)
 		doctor_say(finding, DOCTOR_WARN,
 			   "--shm-size=1g for a container; else mount -o remount,size=1g /dev/shm",
-			   "%" PRIu64 " MiB: the shm transport's queues of a few processes fill it",
-			   bytes >> 20);
+			   "%" PRIu64 " MiB: the shm transport's queues of a few processes fill it", bytes >> 20);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "%" PRIu64 " MiB", bytes >> 20);
 }
@@ -208,14 +201,13 @@ static void check_shm_left(const struct doctor *doctor, struct doctor_finding *f
 			bytes += (uint64_t)st.st_blocks * 512;
 	}
 	if (count)
-		doctor_say(
-		    finding, DOCTOR_WARN,
-		    "(cd /dev/shm && for f in [0-9]*:*:*; do test -e /proc/${f%%:*} || rm \"$f\"; done), "
-		    "unless "
-		    "processes of a container share this /dev/shm",
-		    "%zu file%s of dead processes in /dev/shm, left by libfabric's shm, hold%s %" PRIu64
-		    " MiB of memory",
-		    count, count == 1 ? "" : "s", count == 1 ? "s" : "", bytes >> 20);
+		doctor_say(finding, DOCTOR_WARN,
+			   "(cd /dev/shm && for f in [0-9]*:*:*; do test -e /proc/${f%%:*} || rm \"$f\"; done), "
+			   "unless "
+			   "processes of a container share this /dev/shm",
+			   "%zu file%s of dead processes in /dev/shm, left by libfabric's shm, hold%s %" PRIu64
+			   " MiB of memory",
+			   count, count == 1 ? "" : "s", count == 1 ? "s" : "", bytes >> 20);
 	else
 		doctor_say(finding, DOCTOR_OK, NULL, "nothing of dead processes in /dev/shm");
 }
@@ -227,8 +219,7 @@ static void check_ptrace(const struct doctor *doctor, struct doctor_finding *fin
 	if (doctor_read_number(doctor, &scope, "/proc/sys/kernel/yama/ptrace_scope") || scope == 0)
 		doctor_say(finding, DOCTOR_OK, NULL, "processes of one user may copy to each other");
 	else
-		doctor_say(finding, scope > 1 ? DOCTOR_WARN : DOCTOR_NOTE,
-			   "sysctl kernel.yama.ptrace_scope=0",
+		doctor_say(finding, scope > 1 ? DOCTOR_WARN : DOCTOR_NOTE, "sysctl kernel.yama.ptrace_scope=0",
 			   "kernel.yama.ptrace_scope is %ld: shm cannot copy in one step and is slower for "
 			   "large transfers",
 			   scope);
@@ -274,8 +265,7 @@ static void count_in(struct copies *copies, const char *folder, size_t length)
 
 static void check_copies(const struct doctor *doctor, struct doctor_finding *finding)
 {
-	static const char *const folders[] = { "/opt/amazon/efa/lib", "/opt/amazon/efa/lib64",
-					       "/usr/local/lib" };
+	static const char *const folders[] = { "/opt/amazon/efa/lib", "/opt/amazon/efa/lib64", "/usr/local/lib" };
 	struct copies copies = { .doctor = doctor };
 
 	for (const char *at = doctor->library_path; at && *at; at += *at == ':') {
@@ -307,8 +297,7 @@ static void check_libfabric(const struct doctor *doctor, struct doctor_finding *
 	if (major * 1000 + minor < 1014)
 		doctor_say(finding, DOCTOR_BLOCKS, "install libfabric 1.17 or later", "libfabric %s: too old",
 			   doctor->libfabric);
-	else if (major * 1000 + minor < 1020 &&
-		 (doctor_has_efa(doctor) || doctor->require == DOCTOR_REQUIRE_EFA))
+	else if (major * 1000 + minor < 1020 && (doctor_has_efa(doctor) || doctor->require == DOCTOR_REQUIRE_EFA))
 		doctor_say(finding, DOCTOR_WARN,
 			   "install the newest EFA software (aws-efa-installer), or libfabric 1.20 or later",
 			   "libfabric %s: its EFA provider is old: no dmabuf, RDMA writes may be emulated",

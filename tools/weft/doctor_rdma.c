@@ -12,8 +12,7 @@ static const struct kind {
 	long device, mask; /* of the device id */
 	const char *name, *modules, *mend;
 } kinds[] = {
-	{ 0x1d0f, 0xefa0, 0xfff0, "EFA", "efa",
-	  "install the EFA driver (aws-efa-installer), then: modprobe efa" },
+	{ 0x1d0f, 0xefa0, 0xfff0, "EFA", "efa", "install the EFA driver (aws-efa-installer), then: modprobe efa" },
 	{ 0x15b3, 0, 0, "NVIDIA/Mellanox", "mlx5_ib",
 	  "modprobe mlx5_ib ib_uverbs (package rdma-core; older cards: mlx4_ib)" },
 	{ 0x14e4, 0x1600, 0xfe00, "Broadcom", "bnxt_re", "modprobe bnxt_re ib_uverbs" },
@@ -89,17 +88,15 @@ static void check_device(const struct doctor *doctor, struct doctor_finding *fin
 	}
 	doctor_link(doctor, driver, "/sys/bus/pci/devices/%s/driver", pci);
 	if (!doctor_exists(doctor, "/sys/module/%s", kind->modules))
-		doctor_say(finding, bad, kind->mend, "no %s: %s NIC at %s, but module %s is not loaded",
-			   wanted, kind->name, pci, kind->modules);
+		doctor_say(finding, bad, kind->mend, "no %s: %s NIC at %s, but module %s is not loaded", wanted,
+			   kind->name, pci, kind->modules);
 	else if (!*driver)
-		doctor_say(finding, bad,
-			   "dmesg says why the driver refused it; or it is kept by vfio-pci for a guest",
+		doctor_say(finding, bad, "dmesg says why the driver refused it; or it is kept by vfio-pci for a guest",
 			   "no %s: %s NIC at %s has no driver bound", wanted, kind->name, pci);
 	else
-		doctor_say(finding, bad,
-			   "dmesg says why; in a container, run it in the host's RDMA namespace",
-			   "no %s: %s NIC at %s is bound to %s, but /sys/class/infiniband does not show it",
-			   wanted, kind->name, pci, driver);
+		doctor_say(finding, bad, "dmesg says why; in a container, run it in the host's RDMA namespace",
+			   "no %s: %s NIC at %s is bound to %s, but /sys/class/infiniband does not show it", wanted,
+			   kind->name, pci, driver);
 }
 
 static void check_access(const struct doctor *doctor, struct doctor_finding *finding)
@@ -126,11 +123,10 @@ static void check_access(const struct doctor *doctor, struct doctor_finding *fin
 	    !doctor_exists(doctor, "/sys/class/infiniband_verbs"))
 		doctor_say(finding, DOCTOR_BLOCKS, "modprobe ib_uverbs", "module ib_uverbs is not loaded");
 	else if (!found)
-		doctor_say(
-		    finding, DOCTOR_BLOCKS,
-		    "in a container, pass them in: --device=/dev/infiniband (Kubernetes: the device plugin); "
-		    "else start udev",
-		    "there is no /dev/infiniband/uverbs*");
+		doctor_say(finding, DOCTOR_BLOCKS,
+			   "in a container, pass them in: --device=/dev/infiniband (Kubernetes: the device plugin); "
+			   "else start udev",
+			   "there is no /dev/infiniband/uverbs*");
 	else if (refused.count)
 		doctor_say(finding, DOCTOR_BLOCKS,
 			   "give them mode 0666 by a udev rule (rdma-core ships one), or join the group that "
@@ -169,8 +165,8 @@ static void check_link(const struct doctor *doctor, struct doctor_finding *findi
 		char state[64];
 		double rate = rate_of(doctor, names.name[i]);
 
-		if (doctor_read(doctor, state, sizeof(state), "/sys/class/infiniband/%s/ports/1/state",
-				names.name[i]) > 0 &&
+		if (doctor_read(doctor, state, sizeof(state), "/sys/class/infiniband/%s/ports/1/state", names.name[i]) >
+			0 &&
 		    !strstr(state, "ACTIVE"))
 			doctor_add(&down, "%s (%s)", names.name[i], state);
 		else if (rate > 0 && rate < best)
@@ -184,10 +180,9 @@ static void check_link(const struct doctor *doctor, struct doctor_finding *findi
 			   "up for RoCE",
 			   "down: %s", doctor_items(&down));
 	} else if (slow.count) {
-		doctor_say(
-		    finding, DOCTOR_WARN,
-		    "if they are meant to be equal: check cable, transceiver and the switch port's speed",
-		    "slower than the others' %g Gbit/s: %s", best, doctor_items(&slow));
+		doctor_say(finding, DOCTOR_WARN,
+			   "if they are meant to be equal: check cable, transceiver and the switch port's speed",
+			   "slower than the others' %g Gbit/s: %s", best, doctor_items(&slow));
 	} else if (best > 0) {
 		doctor_say(finding, DOCTOR_OK, NULL, "%zu up at %g Gbit/s", names.count, best);
 	} else {
@@ -207,14 +202,10 @@ static void check_pcie(const struct doctor *doctor, struct doctor_finding *findi
 		double now, most;
 		long lanes, most_lanes;
 
-		doctor_read(doctor, speed[0], 64, "/sys/class/infiniband/%s/device/current_link_speed",
-			    names.name[i]);
-		doctor_read(doctor, speed[1], 64, "/sys/class/infiniband/%s/device/max_link_speed",
-			    names.name[i]);
-		doctor_read(doctor, width[0], 64, "/sys/class/infiniband/%s/device/current_link_width",
-			    names.name[i]);
-		doctor_read(doctor, width[1], 64, "/sys/class/infiniband/%s/device/max_link_width",
-			    names.name[i]);
+		doctor_read(doctor, speed[0], 64, "/sys/class/infiniband/%s/device/current_link_speed", names.name[i]);
+		doctor_read(doctor, speed[1], 64, "/sys/class/infiniband/%s/device/max_link_speed", names.name[i]);
+		doctor_read(doctor, width[0], 64, "/sys/class/infiniband/%s/device/current_link_width", names.name[i]);
+		doctor_read(doctor, width[1], 64, "/sys/class/infiniband/%s/device/max_link_width", names.name[i]);
 		now = strtod(speed[0], NULL);
 		most = strtod(speed[1], NULL);
 		lanes = strtol(width[0], NULL, 10);
@@ -224,8 +215,8 @@ static void check_pcie(const struct doctor *doctor, struct doctor_finding *findi
 			continue;
 		known++;
 		if (now < most || lanes < most_lanes)
-			doctor_add(&reduced, "%s %g GT/s x%ld of %g GT/s x%ld", names.name[i], now, lanes,
-				   most, most_lanes);
+			doctor_add(&reduced, "%s %g GT/s x%ld of %g GT/s x%ld", names.name[i], now, lanes, most,
+				   most_lanes);
 	}
 	if (!known)
 		doctor_say(finding, DOCTOR_NOT_APPLICABLE, NULL, "no RDMA device tells its PCIe link");
@@ -287,8 +278,7 @@ static void check_cores(const struct doctor *doctor, struct doctor_finding *find
 			doctor_add(&far, "%s (NUMA node %ld)", names.name[i], node);
 	}
 	if (!known || !*allowed)
-		doctor_say(finding, DOCTOR_NOT_APPLICABLE, NULL,
-			   "no RDMA device says which cores it is near");
+		doctor_say(finding, DOCTOR_NOT_APPLICABLE, NULL, "no RDMA device says which cores it is near");
 	else if (far.count)
 		doctor_say(finding, DOCTOR_WARN,
 			   "widen the CPU mask (taskset, numactl, the container's cpuset) or use only near "
@@ -299,10 +289,7 @@ static void check_cores(const struct doctor *doctor, struct doctor_finding *find
 }
 
 const struct doctor_check doctor_rdma_checks[] = {
-	{ "rdma-device", "RDMA devices", check_device },
-	{ "rdma-access", "permission to use them", check_access },
-	{ "nic-link", "links and their rate", check_link },
-	{ "nic-pcie", "PCIe speed and width", check_pcie },
-	{ "nic-cores", "cores near the NICs", check_cores },
-	{ 0 },
+	{ "rdma-device", "RDMA devices", check_device },     { "rdma-access", "permission to use them", check_access },
+	{ "nic-link", "links and their rate", check_link },  { "nic-pcie", "PCIe speed and width", check_pcie },
+	{ "nic-cores", "cores near the NICs", check_cores }, { 0 },
 };

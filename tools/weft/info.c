@@ -19,10 +19,9 @@ static struct {
 static const struct cmd_usage usage = {
 	.command = "weft info",
 	.synopsis = "[OPTION]...",
-	.about =
-	    "Lists the NICs weft could use, opens an engine as 'weft bench' would, and shows its rails, "
-	    "their limits, its configuration and the memory it takes: with one peer, and for each further "
-	    "one.",
+	.about = "Lists the NICs weft could use, opens an engine as 'weft bench' would, and shows its rails, "
+		 "their limits, its configuration and the memory it takes: with one peer, and for each further "
+		 "one.",
 	.examples = "  weft info\n"
 		    "  weft info --provider tcp --rails 4\n"
 		    "  weft info --json\n",

@@ -18,10 +18,10 @@ struct info_nic {
 struct info_memory {
 	bool measured;
 	uint64_t libfabric_bytes; /* resident, once it and its providers are loaded */
-	uint64_t engine_bytes;	  /* resident more, with the engine open and one peer up */
-	uint64_t peers;		  /* added after the first */
-	double peer_bytes;	  /* resident more, for each of those: the provider's connections included */
-	double own_peer_bytes;	  /* of that the engine's own, as it counts */
+	uint64_t engine_bytes;    /* resident more, with the engine open and one peer up */
+	uint64_t peers;           /* added after the first */
+	double peer_bytes;        /* resident more, for each of those: the provider's connections included */
+	double own_peer_bytes;    /* of that the engine's own, as it counts */
 	char why_not[300];
 };
 

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define OPEN_NS (60 * WEFT_SECOND)
-#define UP_NS	(15 * WEFT_SECOND)
+#define UP_NS   (15 * WEFT_SECOND)
 
 uint64_t info_resident_bytes(void)
 {
@@ -40,8 +40,8 @@ static uint64_t growth(uint64_t since)
 }
 
 /* Opens the next of them and sends its address. */
-static int offer_engine(const struct weft_config *config, struct cmd_control *control,
-			weft_engine **ret_engine, char *why, size_t room)
+static int offer_engine(const struct weft_config *config, struct cmd_control *control, weft_engine **ret_engine,
+			char *why, size_t room)
 {
 	size_t bytes = sizeof control->buffer;
 	int rc = cmd_transport_open(config, ret_engine, why, room);
@@ -108,8 +108,7 @@ static int start_peers(const struct info *info, uint64_t count, pid_t *ret_child
 }
 
 /* Adds the next peer the other process offers. */
-static int add_peer(weft_engine *engine, struct cmd_control *control, struct info_memory *memory,
-		    weft_peer *ret_peer)
+static int add_peer(weft_engine *engine, struct cmd_control *control, struct info_memory *memory, weft_peer *ret_peer)
 {
 	int rc = cmd_control_expect(control, CMD_FRAME_ADDRESS, OPEN_NS);
 	if (rc < 0) {
@@ -118,8 +117,7 @@ static int add_peer(weft_engine *engine, struct cmd_control *control, struct inf
 	}
 	rc = weft_peer_add(engine, control->buffer, control->bytes, ret_peer);
 	if (rc < 0)
-		snprintf(memory->why_not, sizeof memory->why_not, "a peer was refused: %s",
-			 weft_strerror(rc));
+		snprintf(memory->why_not, sizeof memory->why_not, "a peer was refused: %s", weft_strerror(rc));
 	return rc;
 }
 
@@ -134,8 +132,7 @@ static int wait_up(weft_engine *engine, weft_queue *queue, weft_peer peer, struc
 		for (int i = 0; i < got; i++)
 			weft_event_release(&events[i]);
 		if (got < 0 || cmd_now_ns() > deadline) {
-			snprintf(memory->why_not, sizeof memory->why_not,
-				 "a peer in a second process did not come up");
+			snprintf(memory->why_not, sizeof memory->why_not, "a peer in a second process did not come up");
 			return -ETIMEDOUT;
 		}
 	}

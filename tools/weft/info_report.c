@@ -36,8 +36,7 @@ static bool has_better(const struct info *info, const struct info_nic *nic)
 	bool better = false;
 
 	for (uint32_t i = 0; i < info->nics && strcmp(nic->provider, "efa-direct") == 0; i++)
-		better |=
-		    strcmp(info->nic[i].provider, "efa") == 0 && strcmp(info->nic[i].name, nic->name) == 0;
+		better |= strcmp(info->nic[i].provider, "efa") == 0 && strcmp(info->nic[i].name, nic->name) == 0;
 	return better;
 }
 
@@ -52,8 +51,8 @@ static void print_nics(const struct info *info)
 		address = wider(address, info->nic[i].address);
 	}
 	if (info->nics)
-		printf("  %-12s  %-*s  %-*s  %10s  %-12s  %s\n", "provider", name, "name", address, "address",
-		       "link", "PCI", "used");
+		printf("  %-12s  %-*s  %-*s  %10s  %-12s  %s\n", "provider", name, "name", address, "address", "link",
+		       "PCI", "used");
 	for (uint32_t i = 0; i < info->nics; i++) {
 		const struct info_nic *nic = &info->nic[i];
 		printf("  %-12s  %-*s  %-*s  %10s  %-12s  %s%s\n", nic->provider, name, nic->name, address,
@@ -83,22 +82,22 @@ static void print_rails(const struct info *info)
 		name = wider(name, info->rail[i].name);
 		address = wider(address, info->rail[i].address);
 	}
-	printf("\nRails\n  %-*s  %-*s  %5s  %10s  %10s  %18s  %5s  %6s  %8s  %6s\n", name, "name", address,
-	       "address", "group", "link", "largest op", "window", "queue", "inject", "delivery", "sleeps");
+	printf("\nRails\n  %-*s  %-*s  %5s  %10s  %10s  %18s  %5s  %6s  %8s  %6s\n", name, "name", address, "address",
+	       "group", "link", "largest op", "window", "queue", "inject", "delivery", "sleeps");
 	for (uint32_t i = 0; i < info->rails; i++) {
 		const struct weft_rail_info *rail = &info->rail[i];
 		snprintf(both, sizeof both, "%s, %u ops", size_or(rail->window_bytes, window, sizeof window),
 			 rail->window_ops);
 		printf("  %-*s  %-*s  %5u  %10s  %10s  %18s  %5u  %6u  %8s  %6s\n", name, rail->name, address,
 		       rail->address, rail->group, link_text(rail->link_bps, link, sizeof link),
-		       size_or(rail->max_message, message, sizeof message), both, rail->queue_ops,
-		       rail->inject_bytes, rail->delivery_complete ? "yes" : "no",
-		       rail->waits ? "yes" : "no");
+		       size_or(rail->max_message, message, sizeof message), both, rail->queue_ops, rail->inject_bytes,
+		       rail->delivery_complete ? "yes" : "no", rail->waits ? "yes" : "no");
 		emulated += rail->emulated;
 	}
 	if (emulated)
-		printf("  writes are emulated on %u of %u: they go by messages, and the peer's CPU puts them in place\n",
-		       emulated, info->rails);
+		printf(
+		    "  writes are emulated on %u of %u: they go by messages, and the peer's CPU puts them in place\n",
+		    emulated, info->rails);
 }
 
 static void print_setting(const char *name, uint64_t value, uint64_t given, const char *shown)
@@ -135,8 +134,7 @@ static void print_config(const struct info *info)
 	print_setting("peer_window", config->peer_window, given->peer_window,
 		      cmd_format_size(config->peer_window, text, sizeof text));
 	print_setting("piece_bytes", config->piece_bytes, given->piece_bytes,
-		      config->piece_bytes ? cmd_format_size(config->piece_bytes, text, sizeof text)
-					  : "from the rails");
+		      config->piece_bytes ? cmd_format_size(config->piece_bytes, text, sizeof text) : "from the rails");
 	for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
 		snprintf(text, sizeof text, "%g s", (double)times[i].value / 1e9);
 		print_setting(times[i].name, times[i].value, times[i].given, text);
@@ -161,8 +159,7 @@ static void print_memory(const struct info *info)
 		printf("  %-50s %s\n", "each further peer, the engine's own",
 		       cmd_format_size((uint64_t)memory->own_peer_bytes, text, sizeof text));
 	if (memory->peers)
-		printf("  %-50s %s (over %" PRIu64 ")\n",
-		       "each further peer, resident, with the provider's part",
+		printf("  %-50s %s (over %" PRIu64 ")\n", "each further peer, resident, with the provider's part",
 		       cmd_format_size((uint64_t)memory->peer_bytes, text, sizeof text), memory->peers);
 	if (memory->why_not[0])
 		printf("  not measured further: %s\n", memory->why_not);
@@ -173,23 +170,23 @@ static void report_text(const struct info *info)
 	struct utsname host = { .sysname = "" };
 
 	uname(&host);
-	printf("weft %s, libfabric %s, %s %s %s\n\n", weft_version(), or_dash(info->engine.libfabric),
-	       host.sysname, host.release, host.machine);
+	printf("weft %s, libfabric %s, %s %s %s\n\n", weft_version(), or_dash(info->engine.libfabric), host.sysname,
+	       host.release, host.machine);
 	print_nics(info);
 	if (!info->opened)
 		return;
-	printf("\nEngine%s\n  %s: %s\n  %u rail%s in %u group%s, %u worker%s\n",
-	       info->simulated ? " (simulated)" : "", info->engine.provider, info->transport.why,
-	       info->engine.rails, info->engine.rails == 1 ? "" : "s", info->engine.groups,
-	       info->engine.groups == 1 ? "" : "s", info->engine.workers,
+	printf("\nEngine%s\n  %s: %s\n  %u rail%s in %u group%s, %u worker%s\n", info->simulated ? " (simulated)" : "",
+	       info->engine.provider, info->transport.why, info->engine.rails, info->engine.rails == 1 ? "" : "s",
+	       info->engine.groups, info->engine.groups == 1 ? "" : "s", info->engine.workers,
 	       info->engine.workers == 1 ? "" : "s");
 	if (info->groups_found > info->engine.groups && info->options.workers)
 		printf("  (--workers %u merges the %u groups of the topology)\n", (unsigned)info->options.workers,
 		       info->groups_found);
 	else if (info->groups_found > info->engine.groups)
-		printf("  (the topology has %u groups, as 'weft topo' shows; each takes a worker, and this process has\n"
-		       "  cores for %u besides the application: --workers %u keeps them apart)\n",
-		       info->groups_found, wf_layout_most_workers(), info->groups_found);
+		printf(
+		    "  (the topology has %u groups, as 'weft topo' shows; each takes a worker, and this process has\n"
+		    "  cores for %u besides the application: --workers %u keeps them apart)\n",
+		    info->groups_found, wf_layout_most_workers(), info->groups_found);
 	print_rails(info);
 	print_config(info);
 	print_memory(info);

@@ -14,7 +14,7 @@ struct cmd_json {
 void cmd_json_start(struct cmd_json *json, FILE *to);
 /* Each takes the member's name; NULL inside an array. */
 void cmd_json_open(struct cmd_json *json, const char *name, char bracket); /* '{' or '[' */
-void cmd_json_close(struct cmd_json *json, char bracket);		   /* '}' or ']' */
+void cmd_json_close(struct cmd_json *json, char bracket);                  /* '}' or ']' */
 void cmd_json_text(struct cmd_json *json, const char *name, const char *text);
 void cmd_json_number(struct cmd_json *json, const char *name, uint64_t number);
 void cmd_json_real(struct cmd_json *json, const char *name, double number, int digits);

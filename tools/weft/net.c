@@ -78,8 +78,8 @@ static void add_hint(const struct cmd_net_address *address, char *why, size_t ro
 
 	if (address->bare && cmd_parse_number(last + 1, &port) == 0 && port >= 1024 && port <= 65535 &&
 	    is_v6(host, scope < (size_t)(last - host) ? scope : (size_t)(last - host), &in6))
-		snprintf(why + used, room - used, "; a port goes after brackets: [%.*s]:%s",
-			 (int)(last - host), host, last + 1);
+		snprintf(why + used, room - used, "; a port goes after brackets: [%.*s]:%s", (int)(last - host), host,
+			 last + 1);
 	else if (!host[scope] && is_v6(host, scope, &in6) && IN6_IS_ADDR_LINKLOCAL(&in6))
 		snprintf(why + used, room - used,
 			 "; a link-local address takes its device: %s%%DEVICE ('ip link' lists them)", host);
@@ -159,11 +159,10 @@ int cmd_net_listen(const struct cmd_net_address *given, char *why, size_t room)
 	else if (rc == -EACCES)
 		snprintf(why, room, "port %s is reserved: choose one above 1023", address.port);
 	else if (rc == -EADDRNOTAVAIL)
-		snprintf(why, room, "%s is not an address of this host ('ip addr' shows which are)",
-			 address.host);
+		snprintf(why, room, "%s is not an address of this host ('ip addr' shows which are)", address.host);
 	else
-		snprintf(why, room, "cannot listen on %s%s%s:%s: %s", open_bracket(address.host),
-			 address.host, close_bracket(address.host), address.port, strerror(-rc));
+		snprintf(why, room, "cannot listen on %s%s%s:%s: %s", open_bracket(address.host), address.host,
+			 close_bracket(address.host), address.port, strerror(-rc));
 	add_hint(&address, why, room);
 	return rc;
 }
@@ -244,15 +243,15 @@ int cmd_net_connect(const struct cmd_net_address *address, uint64_t timeout_ns, 
 	}
 	if (fd == -ECONNREFUSED)
 		snprintf(why, room, "nobody listens at %s%s%s:%s: start 'weft bench --listen %s' there first",
-			 open_bracket(address->host), address->host, close_bracket(address->host),
-			 address->port, address->port);
+			 open_bracket(address->host), address->host, close_bracket(address->host), address->port,
+			 address->port);
 	else
 		snprintf(why, room, "cannot reach %s%s%s:%s: %s", open_bracket(address->host), address->host,
 			 close_bracket(address->host), address->port, strerror(-fd));
 	add_hint(address, why, room);
 	if (fd == -ETIMEDOUT && (used = strlen(why)) < room)
-		snprintf(why + used, room - used,
-			 "; a firewall may drop it: port %s must be let through there", address->port);
+		snprintf(why + used, room - used, "; a firewall may drop it: port %s must be let through there",
+			 address->port);
 	return fd;
 }
 
@@ -292,8 +291,7 @@ char *cmd_net_name(int fd, bool other_end, char *text, size_t room)
 	if (ends(fd, other_end, &address, &length) == 0 &&
 	    getnameinfo((struct sockaddr *)&address, length, host, sizeof host, port, sizeof port,
 			NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-		snprintf(text, room, address.ss_family == AF_INET6 ? "[%.60s]:%.6s" : "%.60s:%.6s", host,
-			 port);
+		snprintf(text, room, address.ss_family == AF_INET6 ? "[%.60s]:%.6s" : "%.60s:%.6s", host, port);
 	return text;
 }
 
@@ -311,7 +309,7 @@ bool cmd_net_same_host(int fd)
 		return a == b || (a >> 24 == 127 && b >> 24 == 127);
 	}
 	if (here.ss_family == AF_INET6)
-		return memcmp(&((struct sockaddr_in6 *)&here)->sin6_addr,
-			      &((struct sockaddr_in6 *)&there)->sin6_addr, sizeof(struct in6_addr)) == 0;
+		return memcmp(&((struct sockaddr_in6 *)&here)->sin6_addr, &((struct sockaddr_in6 *)&there)->sin6_addr,
+			      sizeof(struct in6_addr)) == 0;
 	return here.ss_family == AF_UNIX;
 }

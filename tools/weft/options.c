@@ -71,7 +71,7 @@ static int set_quantity(const char *command, const struct cmd_option *option, co
 	};
 	uint64_t value, max = option->max ? option->max : UINT64_MAX;
 	char low[32], high[32];
-	int rc = option->type == CMD_SIZE	? cmd_parse_size(text, &value)
+	int rc = option->type == CMD_SIZE       ? cmd_parse_size(text, &value)
 		 : option->type == CMD_DURATION ? cmd_parse_duration(text, &value)
 						: cmd_parse_number(text, &value);
 
@@ -84,11 +84,11 @@ static int set_quantity(const char *command, const struct cmd_option *option, co
 		format_limit(option, option->min, low, sizeof low);
 		format_limit(option, max, high, sizeof high);
 		if (option->max)
-			fprintf(stderr, "%s: --%s cannot be '%s': it lies between %s and %s\n", command,
-				option->name, text, low, high);
+			fprintf(stderr, "%s: --%s cannot be '%s': it lies between %s and %s\n", command, option->name,
+				text, low, high);
 		else
-			fprintf(stderr, "%s: --%s cannot be '%s': it is %s or more\n", command, option->name,
-				text, low);
+			fprintf(stderr, "%s: --%s cannot be '%s': it is %s or more\n", command, option->name, text,
+				low);
 		return -1;
 	}
 	*(uint64_t *)option->value = value;
@@ -142,15 +142,13 @@ static int set_value(const char *command, const struct cmd_option *option, const
 }
 
 /* Takes argv[*at] and its argument; *at stays on the last word used. */
-static int take_option(const struct cmd_usage *usage, const struct cmd_option *options, int argc, char **argv,
-		       int *at)
+static int take_option(const struct cmd_usage *usage, const struct cmd_option *options, int argc, char **argv, int *at)
 {
 	const char *word = argv[*at];
 	const char *name = word + 2, *equals = strchr(name, '=');
 	const struct cmd_option *option;
 
-	if (word[1] != '-' ||
-	    !(option = find_option(options, name, equals ? (size_t)(equals - name) : strlen(name))))
+	if (word[1] != '-' || !(option = find_option(options, name, equals ? (size_t)(equals - name) : strlen(name))))
 		return unknown_option(usage, options, word);
 	if (option->type == CMD_FLAG) {
 		if (equals) {
@@ -194,8 +192,8 @@ int cmd_options_parse(const struct cmd_usage *usage, const struct cmd_option *op
 		} else if (found < max_operands) {
 			operands[found++] = word;
 		} else {
-			fprintf(stderr, "%s: '%s' is one argument too many\nTry '%s --help'.\n",
-				usage->command, word, usage->command);
+			fprintf(stderr, "%s: '%s' is one argument too many\nTry '%s --help'.\n", usage->command, word,
+				usage->command);
 			return -1;
 		}
 	}

@@ -32,12 +32,12 @@ struct cmd_option {
 	const char *name; /* without the dashes */
 	enum cmd_option_type type;
 	void *value;
-	const char *argument; /* what the help calls it; NULL for flags */
-	const char *help;     /* NULL: not shown, for what only weft itself passes */
-	uint64_t min, max;    /* numbers, sizes, durations; max 0: no limit */
+	const char *argument;       /* what the help calls it; NULL for flags */
+	const char *help;           /* NULL: not shown, for what only weft itself passes */
+	uint64_t min, max;          /* numbers, sizes, durations; max 0: no limit */
 	const char *const *choices; /* of CMD_CHOICE; for others what completion offers */
-	bool *given;   /* set when the option was there; may be NULL */
-	bool optional; /* the argument may be left out */
+	bool *given;                /* set when the option was there; may be NULL */
+	bool optional;              /* the argument may be left out */
 };
 
 struct cmd_usage {
@@ -45,7 +45,7 @@ struct cmd_usage {
 	const char *synopsis; /* "[OPTION]... [HOST[:PORT]]" */
 	const char *about;
 	const char *examples;
-	const char *more; /* "See weft-bench(1)." */
+	const char *more;         /* "See weft-bench(1)." */
 	const char *const *words; /* operands that completion offers; NULL: none */
 };
 

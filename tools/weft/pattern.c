@@ -79,12 +79,11 @@ LANDED static uint64_t check_zeroes(const uint8_t *from, uint64_t bytes)
 	return bytes;
 }
 
-LANDED bool cmd_pattern_verify_one(const void *from, uint64_t bytes, uint64_t seed, uint64_t expected,
-				   uint64_t number, struct cmd_verdict *verdict)
+LANDED bool cmd_pattern_verify_one(const void *from, uint64_t bytes, uint64_t seed, uint64_t expected, uint64_t number,
+				   struct cmd_verdict *verdict)
 {
 	bool untouched = expected == CMD_SLOT_UNTOUCHED;
-	uint64_t offset =
-	    untouched ? check_zeroes(from, bytes) : cmd_pattern_check(from, bytes, seed, expected);
+	uint64_t offset = untouched ? check_zeroes(from, bytes) : cmd_pattern_check(from, bytes, seed, expected);
 
 	verdict->checked++;
 	if (offset == bytes)
@@ -99,8 +98,8 @@ LANDED bool cmd_pattern_verify_one(const void *from, uint64_t bytes, uint64_t se
 	return false;
 }
 
-void cmd_pattern_verify(const void *memory, uint64_t slot_bytes, uint64_t seed, const uint32_t *map,
-			uint64_t first, uint64_t count, struct cmd_verdict *verdict)
+void cmd_pattern_verify(const void *memory, uint64_t slot_bytes, uint64_t seed, const uint32_t *map, uint64_t first,
+			uint64_t count, struct cmd_verdict *verdict)
 {
 	const uint8_t *at = memory;
 	for (uint64_t i = 0; i < count; i++, at += slot_bytes) {

@@ -21,11 +21,9 @@ static const char *const words[] = { "machines", "knobs", "faults", "set", "clea
 
 static const struct cmd_usage usage = {
 	.command = "weft sim",
-	.synopsis =
-	    "[machines | knobs | faults FILE | set FILE RULE | clear FILE [NUMBER] | link FILE NIC up|down]",
-	.about =
-	    "Lists the simulated machines and their knobs, and sets faults on running ones through the file "
-	    "named by control= in their specification.",
+	.synopsis = "[machines | knobs | faults FILE | set FILE RULE | clear FILE [NUMBER] | link FILE NIC up|down]",
+	.about = "Lists the simulated machines and their knobs, and sets faults on running ones through the file "
+		 "named by control= in their specification.",
 	.examples = "  weft sim                                 the machines\n"
 		    "  weft bench --sim p5,control=/tmp/faults  run on one\n"
 		    "  weft sim set /tmp/faults nic=3,op=write,after=100,fault=error:15\n"
@@ -50,8 +48,7 @@ static int list_machines(bool as_json)
 	}
 	for (size_t i = 0; (m = sim_machine_at(i)); i++) {
 		if (!as_json) {
-			printf("%-8s  %s%s\n", m->name, m->about,
-			       m->captured ? " (attributes captured)" : "");
+			printf("%-8s  %s%s\n", m->name, m->about, m->captured ? " (attributes captured)" : "");
 			continue;
 		}
 		cmd_json_open(&json, NULL, '{');
@@ -240,11 +237,10 @@ static int with_file(const char *const *operands, int count, bool as_json)
 	/* Setting a fault may come before the run that meets it; listing and clearing what never was is a
 	 * slip. */
 	rc = !strcmp(verb, "clear") && access(path, F_OK) ? -errno
-	     : !strcmp(verb, "faults")			  ? sim_control_view(path, &control)
+	     : !strcmp(verb, "faults")                    ? sim_control_view(path, &control)
 							  : sim_control_open(path, &control);
 	if (rc) {
-		fprintf(stderr, "weft sim: %s: %s\n", path,
-			rc == -EINVAL ? "not a control file" : strerror(-rc));
+		fprintf(stderr, "weft sim: %s: %s\n", path, rc == -EINVAL ? "not a control file" : strerror(-rc));
 		return CMD_FAILED;
 	}
 	if (!strcmp(verb, "faults"))

@@ -12,7 +12,7 @@
 
 struct cmd_slots {
 	uint32_t total, free, front, source;
-	uint32_t *ring;	   /* of total: free slots from front on */
+	uint32_t *ring;    /* of total: free slots from front on */
 	uint32_t *sources; /* a permutation */
 };
 

@@ -84,14 +84,12 @@ void cmd_reap(pid_t child, bool ended_badly, char *why, size_t room)
 	}
 	/* One that another signal had ended takes its time to go where the CPUs are busy. */
 	if (sent && !(WIFSIGNALED(status) && WTERMSIG(status) != sent)) {
-		snprintf(why, room, "the peer process (pid %d) did not respond and was ended by force",
-			 (int)child);
+		snprintf(why, room, "the peer process (pid %d) did not respond and was ended by force", (int)child);
 		return;
 	}
 	if (WIFSIGNALED(status))
 		snprintf(why, room, "the peer process (pid %d) was killed by signal %d (%s)", (int)child,
 			 WTERMSIG(status), strsignal(WTERMSIG(status)));
 	else if (WIFEXITED(status) && WEXITSTATUS(status) && !ended_badly)
-		snprintf(why, room, "the peer process (pid %d) ended with status %d", (int)child,
-			 WEXITSTATUS(status));
+		snprintf(why, room, "the peer process (pid %d) ended with status %d", (int)child, WEXITSTATUS(status));
 }

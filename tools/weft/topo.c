@@ -48,16 +48,16 @@ static int read_options(int argc, char **argv, struct topo_options *ret)
 {
 	const struct cmd_option options[] = {
 		{ "json", CMD_FLAG, &ret->json, NULL, "print JSON", 0, 0, NULL, NULL, false },
-		{ "svg", CMD_STRING, &ret->svg, "FILE", "draw it to FILE ('-': standard output)", 0, 0, NULL,
+		{ "svg", CMD_STRING, &ret->svg, "FILE", "draw it to FILE ('-': standard output)", 0, 0, NULL, NULL,
+		  false },
+		{ "xml", CMD_STRING, &ret->xml, "FILE", "read an hwloc XML file; the NICs are those in it", 0, 0, NULL,
 		  NULL, false },
-		{ "xml", CMD_STRING, &ret->xml, "FILE", "read an hwloc XML file; the NICs are those in it", 0,
-		  0, NULL, NULL, false },
-		{ "sim", CMD_STRING, &ret->sim, "NAME[,K=V]", "use a simulated machine: p5, p5en, p6-b200, …",
-		  0, 0, NULL, NULL, false },
-		{ "groups", CMD_STRING, &ret->groups, "FILE", "take the groups from FILE, not from the rules",
-		  0, 0, NULL, NULL, false },
-		{ "max-groups", CMD_NUMBER, &ret->max_groups, "N", "merge groups until there are at most N",
-		  1, UINT32_MAX, NULL, NULL, false },
+		{ "sim", CMD_STRING, &ret->sim, "NAME[,K=V]", "use a simulated machine: p5, p5en, p6-b200, …", 0, 0,
+		  NULL, NULL, false },
+		{ "groups", CMD_STRING, &ret->groups, "FILE", "take the groups from FILE, not from the rules", 0, 0,
+		  NULL, NULL, false },
+		{ "max-groups", CMD_NUMBER, &ret->max_groups, "N", "merge groups until there are at most N", 1,
+		  UINT32_MAX, NULL, NULL, false },
 		{ "cpus", CMD_STRING, &ret->cpus, "LIST",
 		  "only these CPUs, as 0-3,8; default: those this process may use", 0, 0, NULL, NULL, false },
 		{ "provider", CMD_STRING, &ret->provider, "NAME",
@@ -246,12 +246,10 @@ static int run(const struct topo_options *options)
 		int rc = list_nics(options, xml, &list);
 
 		if (rc)
-			fprintf(stderr,
-				"weft topo: the library lists no NICs (%s); showing what hwloc sees\n",
+			fprintf(stderr, "weft topo: the library lists no NICs (%s); showing what hwloc sees\n",
 				weft_strerror(rc));
 		if (options->provider && !list.count) {
-			fprintf(stderr,
-				"weft topo: no NIC here is of provider '%s'; 'weft info' lists them\n",
+			fprintf(stderr, "weft topo: no NIC here is of provider '%s'; 'weft info' lists them\n",
 				options->provider);
 			wf_topo_close(topo);
 			return CMD_FAILED;

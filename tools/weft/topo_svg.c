@@ -76,8 +76,8 @@ static void text(FILE *to, int x, int y, const char *attributes, int room, const
 
 static void box(FILE *to, int x, int y, int width, int height, int radius, const char *attributes)
 {
-	fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"%d\" %s/>\n", x, y, width,
-		height, radius, attributes);
+	fprintf(to, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"%d\" %s/>\n", x, y, width, height, radius,
+		attributes);
 }
 
 static int card_height(const struct topo_place *place)
@@ -100,8 +100,8 @@ static void draw_gpu(const struct topo_view *view, const struct topo_device *dev
 	text(to, x + 10, y + 20, "class=\"chip\" fill=\"#ffffff\"", width - 20, "GPU %s",
 	     wf_topo_pci_text(gpu->pci, pci));
 	if (device->group >= 0)
-		text(to, x + width - 10, y + 20, "class=\"small\" fill=\"#ffffff\" text-anchor=\"end\"", 0,
-		     "%d", device->group);
+		text(to, x + width - 10, y + 20, "class=\"small\" fill=\"#ffffff\" text-anchor=\"end\"", 0, "%d",
+		     device->group);
 	text(to, x + 10, y + 36, "class=\"small\" fill=\"#ffffff\" fill-opacity=\"0.85\"", width - 16, "%s",
 	     strcmp(gpu->name, "GPU") == 0 ? "" : gpu->name);
 }
@@ -122,8 +122,7 @@ static void draw_nic(const struct topo_view *view, const struct topo_device *dev
 	if (device->group >= 0)
 		text(to, x + TAG / 2, y + 17, "class=\"tag\" fill=\"#ffffff\"", 0, "%d", device->group);
 	text(to, x + TAG + 7, y + 17, "", width - TAG - (*rate ? 46 : 10), "%s", nic->name);
-	text(to, x + width - 8, y + 17, "class=\"small\" fill=\"#5b6472\" text-anchor=\"end\"", 0, "%s",
-	     rate);
+	text(to, x + width - 8, y + 17, "class=\"small\" fill=\"#5b6472\" text-anchor=\"end\"", 0, "%s", rate);
 }
 
 static void draw_card(const struct topo_view *view, const struct topo_place *place, int x, int y, FILE *to)
@@ -174,8 +173,7 @@ static void draw_cores(const struct topo_view *view, const struct panel *panel, 
 {
 	size_t row = cores_a_row(panel), count = panel->node->core_count;
 	/* A full row is as wide as the cards below it. */
-	double step =
-	    count < row ? CORE_STEP : (double)(panel->width - 2 * PANEL_PAD - CORE) / (double)(row - 1);
+	double step = count < row ? CORE_STEP : (double)(panel->width - 2 * PANEL_PAD - CORE) / (double)(row - 1);
 
 	for (size_t c = 0; c < count; c++) {
 		double x = panel->x + PANEL_PAD + (double)(c % row) * step;
@@ -186,8 +184,7 @@ static void draw_cores(const struct topo_view *view, const struct panel *panel, 
 		fprintf(to,
 			"<rect x=\"%.1f\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"2\" fill=\"%s\" "
 			"fill-opacity=\"%s\"%s><title>core %u</title></rect>\n",
-			x, y, CORE, CORE, group < 0 ? "#dde3ea" : colour_of(group),
-			worker || group < 0 ? "1" : "0.38",
+			x, y, CORE, CORE, group < 0 ? "#dde3ea" : colour_of(group), worker || group < 0 ? "1" : "0.38",
 			worker ? " stroke=\"#1b2430\" stroke-width=\"2\"" : "", panel->node->cores[c]);
 	}
 }
@@ -205,13 +202,11 @@ static void draw_panel(const struct topo_view *view, const struct panel *panel, 
 		if (panel->node->package >= 0)
 			snprintf(socket, sizeof(socket), "socket %d   ", panel->node->package);
 		if (panel->node->memory_bytes)
-			snprintf(memory, sizeof(memory), "%.4g GiB   ",
-				 (double)panel->node->memory_bytes / (1 << 30));
-		text(to, panel->x + PANEL_PAD, panel->y + 28, "class=\"head\"", 0, "NUMA node %d",
-		     panel->numa);
+			snprintf(memory, sizeof(memory), "%.4g GiB   ", (double)panel->node->memory_bytes / (1 << 30));
+		text(to, panel->x + PANEL_PAD, panel->y + 28, "class=\"head\"", 0, "NUMA node %d", panel->numa);
 		text(to, panel->x + panel->width - PANEL_PAD, panel->y + 28,
-		     "class=\"small\" fill=\"#5b6472\" text-anchor=\"end\" xml:space=\"preserve\"", 0,
-		     "%s%s%zu cores", socket, memory, panel->node->core_count);
+		     "class=\"small\" fill=\"#5b6472\" text-anchor=\"end\" xml:space=\"preserve\"", 0, "%s%s%zu cores",
+		     socket, memory, panel->node->core_count);
 		draw_cores(view, panel, to);
 	} else {
 		text(to, panel->x + PANEL_PAD, panel->y + 28, "class=\"head\"", 0, "place not known");
@@ -299,14 +294,14 @@ static void draw_group(const struct topo_view *view, size_t index, int y, int wi
 	text(to, MARGIN + 28, y + 18, "", 0, "group %zu", index);
 	text(to, MARGIN + 100, y + 18, "", 150, "%s", topo_memory_text(view, group, memory));
 	topo_rate_text(topo_group_bps(view, group), rate);
-	text(to, MARGIN + 236, y + 18, "", 0, "%zu rail%s%s%s", group->rail_count,
-	     group->rail_count == 1 ? "" : "s", *rate ? ", " : "", rate);
+	text(to, MARGIN + 236, y + 18, "", 0, "%zu rail%s%s%s", group->rail_count, group->rail_count == 1 ? "" : "s",
+	     *rate ? ", " : "", rate);
 	if (wf_topo_cpus_text(group->cores, group->core_count, cores, sizeof(cores)) >= sizeof(cores))
 		snprintf(cores, sizeof(cores), "%zu of them", group->core_count);
 	if (group->worker >= 0)
 		text(to, MARGIN + 386, y + 18, "", 0, "cores %s, worker on %d", cores, group->worker);
-	text(to, MARGIN + 590, y + 18, "class=\"small\" fill=\"#5b6472\"", (width - MARGIN * 2 - 590) * 7 / 6,
-	     "%s", group->reason);
+	text(to, MARGIN + 590, y + 18, "class=\"small\" fill=\"#5b6472\"", (width - MARGIN * 2 - 590) * 7 / 6, "%s",
+	     group->reason);
 }
 
 static void draw_headings(int y, FILE *to)
@@ -314,13 +309,11 @@ static void draw_headings(int y, FILE *to)
 	static const struct {
 		int x;
 		const char *name;
-	} columns[] = {
-		{ 2, "group" }, { 100, "memory" }, { 236, "rails" }, { 386, "cores" }, { 590, "why" }
-	};
+	} columns[] = { { 2, "group" }, { 100, "memory" }, { 236, "rails" }, { 386, "cores" }, { 590, "why" } };
 
 	for (size_t i = 0; i < sizeof(columns) / sizeof(*columns); i++)
-		text(to, MARGIN + columns[i].x, y + 14,
-		     "class=\"small\" fill=\"#5b6472\" font-weight=\"700\"", 0, "%s", columns[i].name);
+		text(to, MARGIN + columns[i].x, y + 14, "class=\"small\" fill=\"#5b6472\" font-weight=\"700\"", 0, "%s",
+		     columns[i].name);
 }
 
 static void draw_head(const struct topo_view *view, int width, int height, FILE *to)
@@ -328,15 +321,14 @@ static void draw_head(const struct topo_view *view, int width, int height, FILE 
 	const char *name = view->machine;
 	char rate[TOPO_TEXT];
 
-	fprintf(
-	    to,
-	    "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
-	    "fill=\"#1b2430\" font-family=\"Inter, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\">\n"
-	    "<style>text{font-size:12px}.title{font-size:24px;font-weight:700}"
-	    ".head{font-size:15px;font-weight:700}.chip{font-size:13px;font-weight:700}.small{font-size:11px}"
-	    ".tag{font-size:10px;font-weight:700;text-anchor:middle}"
-	    "</style>\n",
-	    width, height, width, height);
+	fprintf(to,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" "
+		"fill=\"#1b2430\" font-family=\"Inter, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\">\n"
+		"<style>text{font-size:12px}.title{font-size:24px;font-weight:700}"
+		".head{font-size:15px;font-weight:700}.chip{font-size:13px;font-weight:700}.small{font-size:11px}"
+		".tag{font-size:10px;font-weight:700;text-anchor:middle}"
+		"</style>\n",
+		width, height, width, height);
 	box(to, 0, 0, width, height, 0, "fill=\"#fafbfc\"");
 	text(to, MARGIN, 44, "class=\"title\"", 0, "%s%s", *name ? name : "this machine",
 	     view->simulated ? " (simulated)" : "");
@@ -345,8 +337,8 @@ static void draw_head(const struct topo_view *view, int width, int height, FILE 
 	     "%zu NIC%s%s%s  ·  %zu GPU%s  ·  %zu cores on %zu NUMA node%s  ·  %zu group%s, a worker on "
 	     "the ringed core of each",
 	     view->nic_count, view->nic_count == 1 ? "" : "s", *rate ? ", " : "", rate, view->gpu_count,
-	     view->gpu_count == 1 ? "" : "s", view->core_count, view->node_count,
-	     view->node_count == 1 ? "" : "s", view->plan->count, view->plan->count == 1 ? "" : "s");
+	     view->gpu_count == 1 ? "" : "s", view->core_count, view->node_count, view->node_count == 1 ? "" : "s",
+	     view->plan->count, view->plan->count == 1 ? "" : "s");
 }
 
 void topo_print_svg(const struct topo_view *view, FILE *to)

@@ -16,18 +16,17 @@ static void print_title(const struct topo_view *view, FILE *to)
 	char rate[TOPO_TEXT];
 
 	fprintf(to, "%s%s%s%zu socket%s, %zu NUMA node%s, %zu cores, %zu GPU%s, %zu NIC%s", name,
-		view->simulated ? " (simulated)" : "", *name || view->simulated ? ": " : "",
-		view->package_count, plural(view->package_count), view->node_count, plural(view->node_count),
-		view->core_count, view->gpu_count, plural(view->gpu_count), view->nic_count,
-		plural(view->nic_count));
+		view->simulated ? " (simulated)" : "", *name || view->simulated ? ": " : "", view->package_count,
+		plural(view->package_count), view->node_count, plural(view->node_count), view->core_count,
+		view->gpu_count, plural(view->gpu_count), view->nic_count, plural(view->nic_count));
 	topo_rate_text(view->bits_per_second, rate);
 	fprintf(to, "%s%s\n", *rate ? ", " : "", rate);
 	if (view->source)
 		fprintf(to, "from %s\n", view->source);
 }
 
-static void print_device(const struct topo_view *view, const struct topo_device *device, const char *stem,
-			 bool last, FILE *to)
+static void print_device(const struct topo_view *view, const struct topo_device *device, const char *stem, bool last,
+			 FILE *to)
 {
 	char pci[WF_TOPO_PCI_BYTES] = "", rate[TOPO_TEXT], group[24] = "";
 
@@ -37,15 +36,14 @@ static void print_device(const struct topo_view *view, const struct topo_device 
 	if (device->is_gpu) {
 		const struct wf_topo_gpu *gpu = &view->gpus[device->index];
 
-		fprintf(to, "GPU  %-16s %-12s %-12s %s", gpu->name, wf_topo_pci_text(gpu->pci, pci), "",
-			group);
+		fprintf(to, "GPU  %-16s %-12s %-12s %s", gpu->name, wf_topo_pci_text(gpu->pci, pci), "", group);
 	} else {
 		const struct wf_topo_nic *nic = &view->nics[device->index];
 
 		if (device->spot.has_pci)
 			wf_topo_pci_text(device->spot.pci, pci);
-		fprintf(to, "NIC  %-16s %-12s %-12s %s", nic->name, pci,
-			topo_rate_text(nic->bits_per_second, rate), group);
+		fprintf(to, "NIC  %-16s %-12s %-12s %s", nic->name, pci, topo_rate_text(nic->bits_per_second, rate),
+			group);
 	}
 	fputc('\n', to);
 }
@@ -114,8 +112,8 @@ static void print_group(const struct topo_view *view, size_t index, FILE *to)
 	if (group->memory == WF_TOPO_MEMORY_GPU && group->numa >= 0)
 		fprintf(to, " on NUMA node %d", group->numa);
 	topo_rate_text(topo_group_bps(view, group), rate);
-	fprintf(to, ", %zu rail%s%s%s\n  rails  ", group->rail_count, plural(group->rail_count),
-		*rate ? ", " : "", rate);
+	fprintf(to, ", %zu rail%s%s%s\n  rails  ", group->rail_count, plural(group->rail_count), *rate ? ", " : "",
+		rate);
 	for (size_t r = 0; r < group->rail_count; r++) {
 		const char *name = view->nics[group->rails[r]].name;
 

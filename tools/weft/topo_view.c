@@ -21,8 +21,7 @@ static bool passes(const struct topo_device *device, const struct wf_topo_bridge
 
 /* The switch to draw a device under: the lowest it shares with a device of the other kind, else with any
  * other, else its root. */
-static const struct wf_topo_bridge *shown_under(const struct topo_view *view,
-						const struct topo_device *device)
+static const struct wf_topo_bridge *shown_under(const struct topo_view *view, const struct topo_device *device)
 {
 	const struct wf_topo_spot *spot = &device->spot;
 
@@ -66,8 +65,7 @@ static int by_place(const void *left, const void *right)
 	return order ? order : compare(pci_key(a->bridge.pci), pci_key(b->bridge.pci));
 }
 
-static bool belongs(const struct topo_view *view, const struct topo_place *place,
-		    const struct topo_device *device)
+static bool belongs(const struct topo_view *view, const struct topo_place *place, const struct topo_device *device)
 {
 	const struct wf_topo_bridge *bridge = shown_under(view, device);
 
@@ -151,8 +149,8 @@ static void find_groups(struct topo_view *view)
 	}
 }
 
-int topo_view_open(struct topo_view *view, const struct wf_topo *topo, const struct wf_topo_nic *nics,
-		   size_t nic_count, const struct wf_topo_plan *plan)
+int topo_view_open(struct topo_view *view, const struct wf_topo *topo, const struct wf_topo_nic *nics, size_t nic_count,
+		   const struct wf_topo_plan *plan)
 {
 	int rc;
 
@@ -199,9 +197,7 @@ char *topo_rate_text(uint64_t bits_per_second, char text[TOPO_TEXT])
 	static const struct {
 		double unit;
 		const char *name;
-	} units[] = {
-		{ 1e12, "Tbit/s" }, { 1e9, "Gbit/s" }, { 1e6, "Mbit/s" }, { 1e3, "kbit/s" }, { 1, "bit/s" }
-	};
+	} units[] = { { 1e12, "Tbit/s" }, { 1e9, "Gbit/s" }, { 1e6, "Mbit/s" }, { 1e3, "kbit/s" }, { 1, "bit/s" } };
 	size_t u = 0;
 
 	text[0] = '\0';

@@ -34,18 +34,18 @@ struct topo_view {
 	const struct wf_topo_node *nodes;
 	size_t nic_count, gpu_count, node_count, package_count, core_count, thread_count;
 	uint64_t bits_per_second; /* of all NICs; 0: one is not known */
-	const char *source;	  /* where the topology comes from, for people */
-	char machine[128];	  /* what it is, or this host's name; "" when not known */
-	bool simulated;		  /* its NICs are */
-	size_t engine_groups;	  /* that an engine of this process makes of them by default; 0: not of this process */
+	const char *source;       /* where the topology comes from, for people */
+	char machine[128];        /* what it is, or this host's name; "" when not known */
+	bool simulated;           /* its NICs are */
+	size_t engine_groups;     /* that an engine of this process makes of them by default; 0: not of this process */
 	size_t device_count, place_count;
 	struct topo_device *devices;
 	struct topo_place *places;
 };
 
 /* Everything the view points to must outlive it. */
-int topo_view_open(struct topo_view *view, const struct wf_topo *topo, const struct wf_topo_nic *nics,
-		   size_t nic_count, const struct wf_topo_plan *plan);
+int topo_view_open(struct topo_view *view, const struct wf_topo *topo, const struct wf_topo_nic *nics, size_t nic_count,
+		   const struct wf_topo_plan *plan);
 void topo_view_close(struct topo_view *view);
 
 #define TOPO_TEXT 64

@@ -81,8 +81,8 @@ static void loopback_rails(struct cmd_transport *transport, uint64_t count)
 {
 	size_t used = 0;
 	for (uint64_t i = 1; i <= count; i++)
-		used += (size_t)snprintf(transport->rails + used, sizeof transport->rails - used,
-					 "%s127.0.0.%u", i > 1 ? "," : "", (unsigned)i);
+		used += (size_t)snprintf(transport->rails + used, sizeof transport->rails - used, "%s127.0.0.%u",
+					 i > 1 ? "," : "", (unsigned)i);
 	transport->max_rails = (uint32_t)count;
 }
 
@@ -107,9 +107,9 @@ static void choose_provider(const struct cmd_transport_options *options, struct 
 		weft_nics(&config, look, &found);
 		provider = found.efa ? "efa" : found.verbs ? "verbs" : found.shm ? "shm" : "tcp";
 		why = found.efa || found.verbs ? "this host has RDMA NICs"
-		      : found.shm ? "no RDMA NIC here; between two processes of one host shared memory "
-				    "is the fastest"
-				  : "neither an RDMA NIC nor shared memory is left to use";
+		      : found.shm              ? "no RDMA NIC here; between two processes of one host shared memory "
+						 "is the fastest"
+					       : "neither an RDMA NIC nor shared memory is left to use";
 	}
 	snprintf(transport->provider, sizeof transport->provider, "%s", provider);
 	snprintf(transport->why, sizeof transport->why, "%s", why);
@@ -148,8 +148,7 @@ int cmd_transport_check(const struct cmd_transport_options *options, char *why, 
 	uint64_t count = 1;
 	int rc = options->rails ? cmd_parse_number(options->rails, &count) : 0;
 
-	if (rc == -ERANGE || count < 1 || count > CMD_RAILS_MAX ||
-	    (options->rails && *options->rails == '-')) {
+	if (rc == -ERANGE || count < 1 || count > CMD_RAILS_MAX || (options->rails && *options->rails == '-')) {
 		snprintf(why, room, "--rails cannot be %s: it is a number from 1 to %d, or names of NICs",
 			 options->rails, CMD_RAILS_MAX);
 		return -EINVAL;
@@ -176,8 +175,8 @@ static bool uses_tcp(const struct cmd_transport_options *options, const struct c
 	return weft_nics(&config, look, &found) == 0 && !found.efa && !found.verbs;
 }
 
-int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
-			 char *why, size_t room)
+int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport, char *why,
+			 size_t room)
 {
 	struct cmd_transport transport = { 0 };
 	uint64_t count = 0;
@@ -197,8 +196,7 @@ int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd
 	if (options->same_host && is_a(transport.provider, "tcp") && !transport.rails[0] &&
 	    (!transport.avoid[0] || strcmp(transport.avoid, "shm") == 0))
 		loopback_rails(&transport, number ? count : 1);
-	if (number && !options->same_host && options->host.ss_family != AF_UNSPEC &&
-	    uses_tcp(options, &transport))
+	if (number && !options->same_host && options->host.ss_family != AF_UNSPEC && uses_tcp(options, &transport))
 		cmd_transport_nearest(options, &transport);
 	*ret_transport = transport;
 	return 0;
@@ -217,8 +215,7 @@ static void keep_or_print(void *context, enum weft_log_level level, const char *
 	if (is_opening && level == WEFT_LOG_ERROR)
 		snprintf(opening, sizeof opening, "%s", text);
 	if (*print)
-		fprintf(stderr, "weft %s: %s\n", names[level <= WEFT_LOG_DEBUG ? level : WEFT_LOG_DEBUG],
-			text);
+		fprintf(stderr, "weft %s: %s\n", names[level <= WEFT_LOG_DEBUG ? level : WEFT_LOG_DEBUG], text);
 }
 
 void cmd_transport_config(const struct cmd_transport_options *options, const struct cmd_transport *transport,
@@ -287,8 +284,7 @@ static int collect_provider(void *context, const struct weft_nic *nic)
 	size_t used = strlen(providers->text);
 
 	/* Each once: they come NIC by NIC. */
-	if (has_word(providers->text, nic->provider) ||
-	    used + strlen(nic->provider) + 3 > sizeof providers->text)
+	if (has_word(providers->text, nic->provider) || used + strlen(nic->provider) + 3 > sizeof providers->text)
 		return 0;
 	snprintf(providers->text + used, sizeof providers->text - used, ", %s", nic->provider);
 	/* It is there; something else is wrong. */
@@ -326,10 +322,10 @@ int cmd_transport_open(const struct weft_config *config, weft_engine **ret_engin
 	if (rc == 0)
 		return 0;
 	const char *hint = cmd_error_hint(rc), *provider = config->provider, *rails = config->rails;
-	int used = snprintf(why, room, "no engine could be opened%s%s%s%.200s: %s%s%s",
-			    provider ? " with provider " : "", provider ? provider : "", rails ? " on " : "",
-			    rails ? rails : "", opening[0] ? opening : weft_strerror(rc), hint ? "; " : "",
-			    hint ? hint : "");
+	int used =
+	    snprintf(why, room, "no engine could be opened%s%s%s%.200s: %s%s%s", provider ? " with provider " : "",
+		     provider ? provider : "", rails ? " on " : "", rails ? rails : "",
+		     opening[0] ? opening : weft_strerror(rc), hint ? "; " : "", hint ? hint : "");
 	/* Where the provider is what is wrong. */
 	if (used > 0 && (size_t)used < room && config->provider && rc == -ENOPROTOOPT)
 		name_providers(config->provider, why + used, room - (size_t)used);
@@ -360,8 +356,8 @@ void cmd_transport_warn(const char *command, const struct cmd_transport_options 
 	while (list && next_word(&list, word, sizeof word)) {
 		struct named named = { .name = word, .found = cmd_transport_lists(options->rails, word) };
 		if (!named.found && weft_nics(&any, look_for, &named) == 0 && !named.found)
-			fprintf(stderr, "%s: --avoid %s: no NIC here is called so or has that address\n",
-				command, word);
+			fprintf(stderr, "%s: --avoid %s: no NIC here is called so or has that address\n", command,
+				word);
 	}
 	if (options->rails && cmd_parse_number(options->rails, &count) == 0 && count > rails)
 		fprintf(stderr, "%s: --rails %s: there %s only %u to use here\n", command, options->rails,

@@ -22,7 +22,7 @@ struct cmd_transport_options {
 	const char *ports;  /* that peers connect to; NULL: any */
 	uint64_t workers;
 	bool manual, verbose, quiet;
-	bool same_host; /* the peer is on this host */
+	bool same_host;               /* the peer is on this host */
 	struct sockaddr_storage host; /* the peer's; of family AF_UNSPEC where it is not known */
 	bool simulated;
 };
@@ -55,15 +55,15 @@ struct cmd_transport {
 	char rails[CMD_RAILS_TEXT];
 	char avoid[CMD_RAILS_TEXT];
 	uint32_t max_rails; /* 0: no limit */
-	char why[160];	    /* "shared memory: no RDMA NIC here" */
+	char why[160];      /* "shared memory: no RDMA NIC here" */
 };
 
 /* Whether NICs of this provider are the simulator's. */
 bool cmd_transport_is_simulated(const char *provider);
 /* 0, or -EINVAL with a sentence in why. Looks only at the options; choosing looks at the host too. */
 int cmd_transport_check(const struct cmd_transport_options *options, char *why, size_t room);
-int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport,
-			 char *why, size_t room);
+int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd_transport *ret_transport, char *why,
+			 size_t room);
 /* transport_route.c: names max_rails NICs of tcp, those by which the kernel sends to options->host first. */
 void cmd_transport_nearest(const struct cmd_transport_options *options, struct cmd_transport *transport);
 /* Whether name is one of the comma separated words; list may be NULL. */

@@ -23,8 +23,7 @@ static bool reaches(const char *address, const struct sockaddr_storage *host)
 	const void *to = host;
 
 	if (inet_pton(AF_INET, address, &v4.sin_addr) == 1)
-		return host->ss_family == AF_INET &&
-		       wf_route_between(&v4, sizeof v4, to, sizeof *host) == WF_ROUTE_OWN;
+		return host->ss_family == AF_INET && wf_route_between(&v4, sizeof v4, to, sizeof *host) == WF_ROUTE_OWN;
 	return inet_pton(AF_INET6, address, &v6.sin6_addr) == 1 && host->ss_family == AF_INET6 &&
 	       wf_route_between(&v6, sizeof v6, to, sizeof *host) == WF_ROUTE_OWN;
 }
@@ -56,8 +55,7 @@ void cmd_transport_nearest(const struct cmd_transport_options *options, struct c
 	/* Those that reach the host first; the others may reach other addresses of the peer. */
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t i = 0; i < nics.count && taken < transport->max_rails; i++) {
-			if (nics.reaches[i] == (pass == 1) ||
-			    used + strlen(nics.name[i]) + 2 > sizeof transport->rails)
+			if (nics.reaches[i] == (pass == 1) || used + strlen(nics.name[i]) + 2 > sizeof transport->rails)
 				continue;
 			used += (size_t)snprintf(transport->rails + used, sizeof transport->rails - used, "%s%s",
 						 taken++ ? "," : "", nics.name[i]);

@@ -131,9 +131,7 @@ char *cmd_format_size(uint64_t bytes, char *text, size_t room)
 
 char *cmd_format_duration(uint64_t ns, char *text, size_t room)
 {
-	static const struct unit units[] = {
-		{ "s", 1000000000 }, { "ms", 1000000 }, { "us", 1000 }, { "ns", 1 }
-	};
+	static const struct unit units[] = { { "s", 1000000000 }, { "ms", 1000000 }, { "us", 1000 }, { "ns", 1 } };
 	const struct unit *unit = units;
 
 	while (unit->factor > 1 && ns < unit->factor)
@@ -167,6 +165,5 @@ char *cmd_format_latency(uint64_t ns, char *text, size_t room)
 
 char *cmd_format_count(double count, char *text, size_t room)
 {
-	return three_digits(count, (const char *const[]){ "", " thousand", " million", " billion" }, text,
-			    room);
+	return three_digits(count, (const char *const[]){ "", " thousand", " million", " billion" }, text, room);
 }
