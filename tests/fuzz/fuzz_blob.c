@@ -1,5 +1,4 @@
-/* Address and region blobs from anywhere: read or refused, and what is read packs and reads the same again.
- */
+/* Address and region blobs from anywhere: accepted or refused; an accepted one packs and reads the same again. */
 #include "wire/blob.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* The checksum would refuse nearly everything: it is made right, as a hostile peer would. */
+/* The checksum would refuse nearly everything, so it is corrected, as a hostile peer would do. */
 static void make_right(uint8_t *blob, size_t bytes)
 {
 	uint64_t sum;
@@ -56,7 +55,7 @@ static void check_region(const uint8_t *blob, size_t bytes)
 	if (wf_blob_unpack_region(blob, bytes, &region))
 		return;
 	if (region.tiles > sizeof(keys) / sizeof(keys[0]))
-		return; /* a longer blob than there is reason to make */
+		return; /* longer than any blob that weft makes */
 	if (wf_blob_unpack_tiles(blob, bytes, &region, keys) || wf_blob_pack_region(&region, keys, packed, &room) ||
 	    wf_blob_unpack_region(packed, room, &again) || memcmp(&region, &again, sizeof(region)) ||
 	    wf_blob_unpack_tiles(packed, room, &again, keys_again) ||

@@ -1,7 +1,6 @@
-/* What comes over the connection two benchmark processes talk over, and numbers and texts unpacked from it.
- */
-#include "tools/weft/control.h"
-#include "tools/weft/pack.h"
+/* What arrives on the connection between two benchmark processes, and the numbers and texts unpacked from it. */
+#include "tools/weft/common/control.h"
+#include "tools/weft/common/pack.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Manifests as they come from a peer: read or refused; a walk stays within what came, and is no longer than
- * its bytes. */
+/* Manifests as they come from a peer: accepted or refused; a walk stays within the received bytes, and is no longer
+ * than they allow. */
 #include "wire/manifest.h"
 
 #include <stdlib.h>

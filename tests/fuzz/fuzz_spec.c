@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		return 0;
 	memcpy(text, data, bytes);
 	text[bytes] = 0;
-	if (!strchr(text, '/')) /* a path: that is fuzz_machine's */
+	if (!strchr(text, '/')) /* paths are for fuzz_machine */
 		sim_spec_parse(text, &spec, error, sizeof(error));
 	sim_parse_time(text, &ns);
 	memset(&rule, 0, sizeof(rule));
