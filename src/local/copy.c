@@ -1,0 +1,279 @@
+/*
+ * Copies to and from peers' memory: jobs in a queue, made a slice at a time, so that a long one holds up neither the worker nor the
+ * jobs behind it. What lies side by side in the queue and in the same memory goes in one call. Runs on the worker that owns the
+ * rail.
+ */
+#include "base/hot.h"
+#include "local/internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#define RANGES 64 /* in one call of the kernel */
+
+static struct wf_job *job_at(struct wf_local *local, uint32_t i)
+{
+	return &local->job[(local->job_first + i) & (WF_JOBS - 1)];
+}
+
+/* ---- ends ---- */
+
+static void tell_end(struct wf_local *local, void *context, int status)
+{
+	if (context)
+		local->end[(local->end_first + local->ends++) % WF_LOCAL_OPS] =
+		    (struct wf_local_end){ .context = context, .status = status };
+}
+
+static void take_first(struct wf_local *local)
+{
+	job_at(local, 0)->opened->jobs--;
+	local->job_first++;
+	local->jobs--;
+}
+
+/* The first job goes to the end of the queue. */
+static void put_last(struct wf_local *local)
+{
+	struct wf_job job = *job_at(local, 0);
+
+	local->job_first++;
+	*job_at(local, local->jobs - 1) = job;
+}
+
+/* A part of an operation that failed: so does the operation, and its other parts are not made. */
+static void fail_first(struct wf_local *local, int status)
+{
+	void *context;
+
+	do {
+		context = job_at(local, 0)->context;
+		take_first(local);
+	} while (!context && local->jobs);
+	tell_end(local, context, status);
+}
+
+void wf_copies_fail(struct wf_local *local, const struct wf_line *line, int status)
+{
+	for (uint32_t left = local->jobs; left; left--) {
+		struct wf_job *job = job_at(local, 0);
+
+		if (line && job->line != line) {
+			put_last(local);
+			continue;
+		}
+		if (line)
+			tell_end(local, job->context, status);
+		else
+			local->posted -= job->context != NULL;
+		take_first(local);
+	}
+}
+
+/* Returns whether the first job, whose bytes are copied, is over. If its immediate finds no room it waits for some. */
+static bool end_first(struct wf_local *local)
+{
+	struct wf_job *job = job_at(local, 0);
+	struct wf_record record = { .kind = WF_RECORD_IMMEDIATE, .immediate = job->immediate };
+	struct wf_line *line = job->line;
+	int error = job->has_immediate ? wf_pipe_put(&line->pipe, &record, NULL) : 0;
+
+	if (error == -EAGAIN)
+		return false;
+	if (error) {
+		wf_line_break(line, "it breaks the pipe's rules"); /* which ends its jobs */
+		return true;
+	}
+	if (job->has_immediate)
+		wf_line_ring(line);
+	tell_end(local, job->context, 0);
+	take_first(local);
+	return true;
+}
+
+/* ---- a call ---- */
+
+/* What one call copies: the first jobs of the queue, all to or from the same memory. */
+struct call {
+	struct wf_line *line;
+	struct wf_opened *opened;
+	bool read;
+	uint32_t count;
+	uint64_t bytes;
+	struct iovec near[RANGES], far[RANGES];
+};
+
+static void gather(struct wf_local *local, uint64_t budget, struct call *call)
+{
+	const struct wf_job *first = job_at(local, 0);
+	uint64_t left = budget;
+
+	call->line = first->line;
+	call->opened = first->opened;
+	call->read = first->read;
+	call->count = 0;
+	while (call->count < RANGES && call->count < local->jobs && left) {
+		const struct wf_job *job = job_at(local, call->count);
+		uint64_t bytes = job->left < left ? job->left : left;
+
+		if (job->opened != call->opened || job->read != call->read)
+			break;
+		call->near[call->count] = (struct iovec){ job->near, bytes };
+		call->far[call->count] = (struct iovec){ (void *)(uintptr_t)job->far, bytes };
+		call->count++;
+		left -= bytes;
+	}
+	call->bytes = budget - left;
+}
+
+static void copy_mapped(const struct call *call)
+{
+	for (uint32_t i = 0; i < call->count; i++) {
+		char *far = call->opened->at + ((uintptr_t)call->far[i].iov_base - call->opened->base);
+
+		if (call->read)
+			memcpy(call->near[i].iov_base, far, call->near[i].iov_len);
+		else
+			memcpy(far, call->near[i].iov_base, call->near[i].iov_len);
+	}
+}
+
+/* Returns how many bytes were copied, which ends between two ranges if it is less than all; or a negative errno. */
+static int64_t copy_by_kernel(const struct call *call)
+{
+	ssize_t got;
+
+	if (!call->bytes)
+		return 0;
+	got = call->read ? process_vm_readv(call->line->pid, call->near, call->count, call->far, call->count, 0)
+			 : process_vm_writev(call->line->pid, call->near, call->count, call->far, call->count, 0);
+	return got < 0 ? -errno : got;
+}
+
+/* The owner of the memory either sees that we copy there, or we see that it took the memory back. */
+static int64_t copy(const struct call *call)
+{
+	_Atomic uint64_t *copying = &call->line->pipe.shared->copying;
+	int64_t copied = -EKEYREJECTED;
+
+	atomic_store(copying, (uint64_t)call->opened->slot + 1);
+	if (atomic_load(&call->line->board->life[call->opened->slot]) == call->opened->life) {
+		copied = (int64_t)call->bytes;
+		if (call->opened->at)
+			copy_mapped(call);
+		else
+			copied = copy_by_kernel(call);
+	}
+	atomic_store_explicit(copying, 0, memory_order_release);
+	return copied;
+}
+
+/* Takes what was copied off the first jobs. A job that is not over goes last, unless it is one part of an operation: the others must
+ * not end before it. */
+static void account(struct wf_local *local, const struct call *call, uint64_t copied)
+{
+	for (uint32_t i = 0; i < call->count; i++) {
+		struct wf_job *job = job_at(local, 0);
+		uint64_t bytes = call->near[i].iov_len;
+
+		if (copied < bytes) {
+			fail_first(local, -EFAULT); /* either side's memory is not there */
+			return;
+		}
+		copied -= bytes;
+		job->near += bytes;
+		job->far += bytes;
+		job->left -= bytes;
+		if (job->left && !job->context)
+			return; /* the last of the call, cut off by the budget */
+		if (job->left || !end_first(local))
+			put_last(local);
+		if (call->line->state != WF_LINE_UP)
+			return;
+	}
+}
+
+/* Returns how much of the budget was used. */
+static uint64_t make_call(struct wf_local *local, uint64_t budget)
+{
+	struct call call;
+	int64_t copied;
+
+	gather(local, budget, &call);
+	copied = copy(&call);
+	if (copied == -EKEYREJECTED) {
+		fail_first(local, -EKEYREJECTED);
+		return 1;
+	}
+	if (copied == -ESRCH) {
+		wf_line_break(call.line, "the process has ended");
+		wf_line_process_ended(call.line);
+		return 1;
+	}
+	if (copied < 0) {
+		fail_first(local, copied == -EPERM ? -EACCES : (int)copied);
+		return 1;
+	}
+	account(local, &call, (uint64_t)copied);
+	return call.bytes ? call.bytes : 1;
+}
+
+WF_HOT void wf_local_go(struct wf_local *local)
+{
+	uint64_t budget = WF_SLICE_BYTES, used;
+	uint32_t calls = 2 * WF_LOCAL_OPS / RANGES; /* bounded: immediates may find no room for long */
+
+	while (local->jobs && budget && calls--) {
+		used = make_call(local, budget);
+		budget -= used < budget ? used : budget;
+	}
+}
+
+/* ---- posting ---- */
+
+WF_HOT int wf_local_begin(struct wf_local *local, const struct wf_local_run *run)
+{
+	struct wf_line *line = wf_line_of(local, run->target);
+	int error;
+
+	local->begun = NULL;
+	if (!line)
+		return -EHOSTUNREACH;
+	error = wf_line_ready(line);
+	if (!error)
+		error = wf_opened_find(line, run->key, &local->begun_at);
+	if (!error)
+		local->begun = line;
+	return error;
+}
+
+bool wf_local_has_room(const struct wf_local *local, uint32_t copies)
+{
+	return local->jobs + copies <= WF_JOBS && local->posted < WF_LOCAL_OPS;
+}
+
+WF_HOT int wf_local_post(struct wf_local *local, const struct wf_local_run *run, const struct wf_local_copy *copy)
+{
+	const struct wf_opened *opened = local->begun_at;
+	uint64_t offset = copy->remote - opened->base;
+
+	if (local->jobs == WF_JOBS || local->posted == WF_LOCAL_OPS)
+		return -EAGAIN;
+	if (!(opened->access & (run->read ? WEFT_REMOTE_READ : WEFT_REMOTE_WRITE)))
+		return -EACCES;
+	if (offset > opened->bytes || copy->bytes > opened->bytes - offset)
+		return -ERANGE;
+	*job_at(local, local->jobs++) = (struct wf_job){ .line = local->begun,
+							 .opened = local->begun_at,
+							 .context = copy->context,
+							 .near = copy->local,
+							 .far = copy->remote,
+							 .left = copy->bytes,
+							 .immediate = run->immediate,
+							 .has_immediate = run->has_immediate && copy->context,
+							 .read = run->read };
+	local->begun_at->jobs++;
+	local->posted += copy->context != NULL;
+	return 0;
+}

@@ -1,0 +1,140 @@
+/* What the files of src/local/ share. No other folder includes it. */
+#ifndef WF_LOCAL_INTERNAL_H
+#define WF_LOCAL_INTERNAL_H
+
+#include "local/local.h"
+#include "local/pipe.h"
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#define WF_SLICE_BYTES (256u << 10) /* copied per turn: some ten microseconds */
+#define WF_JOBS        4096u        /* a power of two: an operation of several ranges has several */
+#define WF_BUCKETS     64u
+
+/* What the owner of a key has told us. */
+struct wf_opened {
+	struct wf_opened *next; /* of its bucket */
+	uint64_t key, base, bytes, life;
+	uint32_t slot, access;
+	int status;        /* 0; -EINPROGRESS: asked; else refused */
+	uint32_t jobs;     /* that use it */
+	uint64_t asked_ns; /* when */
+	char *at;          /* where base is mapped here; NULL: the kernel copies */
+	void *mapped;      /* the file */
+	size_t mapped_bytes;
+};
+
+enum wf_line_state { WF_LINE_CLOSED, WF_LINE_GREETING, WF_LINE_UP };
+
+/* Our way to another rail. Its number in the table and its generation are the target. */
+struct wf_line {
+	struct wf_local *local;
+	enum wf_line_state state;
+	uint32_t index, generation;
+	uint32_t users[WF_LOCAL_ENDS]; /* of the address, by endpoint */
+	bool died;                     /* its process has; not told yet */
+	uint8_t address[WF_LOCAL_ADDRESS];
+	int socket, pidfd;     /* -1: none */
+	pid_t pid;             /* in our namespace; 0: not known */
+	int copies;            /* 0: the kernel lets us copy; else why not */
+	struct wf_share share; /* the pipe's memory */
+	struct wf_pipe_writer pipe;
+	const struct wf_board *board;
+	struct wf_opened *bucket[WF_BUCKETS];
+};
+
+/* Somebody's way to us. */
+struct wf_guest {
+	struct wf_local *local;
+	uint32_t index;
+	int socket;
+	uint64_t since_ns;
+	uint32_t wrong;             /* keys that it asked for in vain */
+	struct wf_pipe_reader pipe; /* shared NULL: it has not greeted yet */
+};
+
+/* A copy to be made, or the rest of one. */
+struct wf_job {
+	struct wf_line *line;
+	struct wf_opened *opened;
+	void *context;
+	char *near;
+	uint64_t far, left;
+	uint32_t immediate;
+	bool has_immediate, read;
+};
+
+struct wf_posted_receive {
+	void *context, *buffer;
+	size_t bytes;
+};
+
+struct wf_local {
+	const struct wf_log *log;
+	uint8_t address[WF_LOCAL_ADDRESS];
+	uint64_t proof[2]; /* random: who can read it here can copy here */
+	int epoll, listener;
+	uint32_t turns;   /* since the descriptors were looked at … */
+	uint64_t tick_ns; /* … and when: the kernel's tick */
+	bool slept;       /* we may have: look at them now */
+	struct wf_local_memory memory;
+
+	struct wf_line **line; /* by index; NULL: free */
+	uint32_t line_room, died;
+	struct wf_line *begun; /* the run's, and its memory */
+	struct wf_opened *begun_at;
+
+	/* The worker's, but for those that unregister and look at what guests announce: they and its changes take the lock. */
+	pthread_mutex_t guests_lock;
+	struct wf_guest **guest;
+	uint32_t guests, guest_room, guest_turn;
+
+	struct wf_posted_receive *receive;
+	uint32_t receives, receive_room, receive_first;
+
+	struct wf_job job[WF_JOBS];
+	uint32_t jobs, job_first;
+	uint32_t posted; /* operations whose end was not read */
+	struct wf_local_end end[WF_LOCAL_OPS];
+	uint32_t ends, end_first;
+};
+
+/* What a descriptor in the rail's epoll is. */
+enum wf_watched { WF_WATCH_LISTENER, WF_WATCH_LINE, WF_WATCH_PROCESS, WF_WATCH_GUEST };
+int wf_local_watch(struct wf_local *local, int fd, enum wf_watched what, uint32_t index);
+
+/* Returns the length of the name of the socket that listens at the address. */
+socklen_t wf_local_socket_name(const uint8_t *address, struct sockaddr_un *ret_name);
+
+/* line.c */
+struct wf_line *wf_line_of(const struct wf_local *local, uint64_t target); /* NULL: there is none any more */
+uint64_t wf_line_target(const struct wf_line *line);
+int wf_line_ready(struct wf_line *line);                   /* 0: up; -EAGAIN: being connected; -EHOSTUNREACH */
+void wf_line_break(struct wf_line *line, const char *why); /* what was posted there ends with an error */
+void wf_line_free(struct wf_line *line);
+void wf_line_readable(struct wf_line *line);      /* letters, or its end */
+void wf_line_process_ended(struct wf_line *line); /* perhaps */
+void wf_line_ring(struct wf_line *line);          /* wakes the reader of its pipe if that sleeps */
+
+/* opened.c */
+/* Returns 0 and the memory; -EAGAIN while its owner is asked; or why it refused. */
+int wf_opened_find(struct wf_line *line, uint64_t key, struct wf_opened **ret_opened);
+void wf_opened_answered(struct wf_line *line, const struct wf_letter *letter,
+			int fd);             /* the descriptor stays the caller's */
+void wf_opened_sweep(struct wf_line *line);  /* those that are over */
+void wf_opened_forget(struct wf_line *line); /* all; no job uses them */
+
+/* guest.c */
+void wf_guests_accept(struct wf_local *local);
+void wf_guest_readable(struct wf_guest *guest);
+void wf_guest_leave(struct wf_guest *guest); /* frees it */
+int wf_guests_read(struct wf_local *local, struct wf_local_end *ends, int max);
+bool wf_guests_any(const struct wf_local *local); /* something is unread; for a reader about to sleep */
+void wf_guests_sweep(struct wf_local *local);
+bool wf_guests_await(struct wf_local *local, uint32_t slot); /* none copies there any more; false: one is stuck */
+
+/* copy.c */
+void wf_copies_fail(struct wf_local *local, const struct wf_line *line, int status); /* NULL: of all lines, untold */
+#endif

@@ -1,0 +1,107 @@
+/* Letters over a Unix socket; letter.h says what they are. */
+#include "local/letter.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* More than a letter may bring, so that what is too much is seen, and closed. */
+#define FDS_SEEN 8
+
+union control {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(FDS_SEEN * sizeof(int))];
+};
+
+int wf_letter_send(int socket, struct wf_letter *letter, int fd)
+{
+	struct iovec data = { letter, sizeof(*letter) };
+	union control control = { 0 };
+	struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1 };
+
+	letter->magic = WF_LETTER_MAGIC;
+	letter->version = WF_LETTER_VERSION;
+	if (fd >= 0) {
+		message.msg_control = control.bytes;
+		message.msg_controllen = CMSG_SPACE(sizeof(fd));
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(fd));
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	}
+	return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+static bool brings(uint16_t kind, uint64_t file_bytes, int fd_count)
+{
+	switch (kind) {
+	case WF_LETTER_HELLO:
+	case WF_LETTER_WELCOME:
+		return fd_count == 1;
+	case WF_LETTER_OPEN:
+	case WF_LETTER_RING:
+		return fd_count == 0;
+	case WF_LETTER_OPENED:
+		return fd_count == (file_bytes ? 1 : 0);
+	default:
+		return false;
+	}
+}
+
+/* A region lies within the address space, and within its file if it has one. */
+static bool is_region(const struct wf_letter *letter)
+{
+	if (!letter->bytes || letter->base > UINT64_MAX - letter->bytes || !letter->life)
+		return false;
+	return !letter->file_bytes ||
+	       (letter->offset <= letter->file_bytes && letter->bytes <= letter->file_bytes - letter->offset);
+}
+
+bool wf_letter_check(const struct wf_letter *letter, size_t bytes, int fd_count)
+{
+	if (bytes != sizeof(*letter) || letter->magic != WF_LETTER_MAGIC || letter->version != WF_LETTER_VERSION ||
+	    !brings(letter->kind, letter->file_bytes, fd_count))
+		return false;
+	if (letter->kind != WF_LETTER_OPENED)
+		return true;
+	return letter->status ? letter->status < 0 && letter->status >= -4095 && !letter->file_bytes
+			      : is_region(letter);
+}
+
+static int take_fds(struct msghdr *message, int fds[FDS_SEEN])
+{
+	int count = 0;
+
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at))
+		if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_RIGHTS) {
+			int more = (int)((at->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+
+			more = more > FDS_SEEN - count ? FDS_SEEN - count : more;
+			memcpy(fds + count, CMSG_DATA(at), (size_t)more * sizeof(int));
+			count += more;
+		}
+	return count;
+}
+
+int wf_letter_receive(int socket, struct wf_letter *ret_letter, int *ret_fd)
+{
+	struct iovec data = { ret_letter, sizeof(*ret_letter) };
+	union control control;
+	struct msghdr message = {
+		.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)
+	};
+	int fds[FDS_SEEN], count;
+	ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	count = take_fds(&message, fds);
+	if (got && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && wf_letter_check(ret_letter, (size_t)got, count)) {
+		*ret_fd = count ? fds[0] : -1;
+		return 1;
+	}
+	for (int i = 0; i < count; i++)
+		close(fds[i]);
+	return got ? -EPROTO : -ECONNRESET;
+}

@@ -1,0 +1,85 @@
+/*
+ * The local rail: what src/rail/ needs to reach processes of this host. It has an address, lines to other local rails, and guests,
+ * the lines of others to it (docs/decisions/16-local-rail.md). Copies are made inside wf_local_post() and wf_local_poll(), a slice
+ * at a time. The worker that owns the rail calls these functions, except wf_local_register() and wf_local_unregister(), which any
+ * thread may.
+ */
+#ifndef WF_LOCAL_LOCAL_H
+#define WF_LOCAL_LOCAL_H
+
+#include "base/log.h"
+#include "local/memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WF_LOCAL_ADDRESS 40u   /* bytes */
+#define WF_LOCAL_OPS     1024u /* most operations that are posted and whose end was not read */
+#define WF_LOCAL_FRAME   8192u
+#define WF_LOCAL_ENDS    2 /* endpoints of a rail: each inserts addresses for itself */
+
+struct wf_local;
+
+/* Returns 0 or a negative errno. receives: the most frames that wf_local_receive() has to take. */
+int wf_local_open(uint32_t receives, const struct wf_log *log, struct wf_local **ret_local);
+void wf_local_close(struct wf_local *local); /* NULL is fine */
+/* Listens under a new name. */
+int wf_local_listen(struct wf_local *local);
+/* Takes back what was posted, and forgets the addresses of that endpoint. */
+void wf_local_take_back(struct wf_local *local, int end);
+/* Stops listening; closes every line and guest, and forgets what was posted and received. */
+void wf_local_leave(struct wf_local *local);
+void wf_local_address(const struct wf_local *local, uint8_t ret_address[WF_LOCAL_ADDRESS]);
+/* Whether the address is of this boot of this machine; whether anybody is there shows when something is sent. */
+bool wf_local_is_here(const struct wf_local *local, const uint8_t *address, size_t bytes);
+
+/* ---- peers' addresses ---- */
+int wf_local_insert(struct wf_local *local, int end, const uint8_t *address, size_t bytes, uint64_t *ret_target);
+void wf_local_remove(struct wf_local *local, int end, const uint8_t *address);
+bool wf_local_has(const struct wf_local *local, int end, const uint8_t *address);
+
+/* ---- frames ---- */
+/* Returns 0; -EAGAIN: no room, or not connected yet; -EHOSTUNREACH: nobody listens there. */
+int wf_local_send(struct wf_local *local, uint64_t target, const void *frame, size_t bytes);
+/* Returns 0 or -EAGAIN: as many as were agreed on are waiting. */
+int wf_local_receive(struct wf_local *local, void *context, void *buffer, size_t bytes);
+
+/* ---- memory ---- */
+int wf_local_register(struct wf_local *local, void *base, uint64_t bytes, uint32_t access,
+		      const struct wf_local_file *file, uint64_t *ret_key);
+/* Nobody writes there any more when it returns true. False: a process was stopped in the middle of a copy, and may finish a slice
+ * of it when it continues. */
+bool wf_local_unregister(struct wf_local *local, uint64_t key);
+
+/* ---- copies ---- */
+struct wf_local_run {
+	uint64_t target, key;
+	uint32_t immediate;
+	bool has_immediate, read;
+};
+struct wf_local_copy {
+	void *context; /* NULL: a part of the next one, whose end is not told */
+	void *local;
+	uint64_t remote, bytes;
+};
+/* Readies the target's key. Returns 0, -EAGAIN while its owner is being asked, -EKEYREJECTED, -EACCES if the kernel does not let us
+ * copy, or -EHOSTUNREACH. The result holds until the next other call. */
+int wf_local_begin(struct wf_local *local, const struct wf_local_run *run);
+bool wf_local_has_room(const struct wf_local *local, uint32_t copies); /* for one operation of that many */
+/* Of the run that was begun. Returns 0, -EAGAIN if too many are posted, -EACCES without the right, -ERANGE outside the region. */
+int wf_local_post(struct wf_local *local, const struct wf_local_run *run, const struct wf_local_copy *copy);
+void wf_local_go(struct wf_local *local); /* copies a slice of what was posted */
+
+/* ---- ends, and what arrived ---- */
+struct wf_local_end {
+	void *context; /* NULL: see status */
+	int status;    /* context NULL: 0: an immediate arrived; -EHOSTDOWN: the process of the target has ended */
+	uint32_t immediate;
+	uint64_t bytes; /* received; or the target */
+};
+int wf_local_poll(struct wf_local *local, struct wf_local_end *ends, int max);
+void wf_local_sweep(struct wf_local *local); /* a few times per second: frees what is over */
+int wf_local_wait_fd(const struct wf_local *local);
+int wf_local_try_wait(struct wf_local *local); /* 0: sleeping is safe now; -EAGAIN: poll first */
+#endif

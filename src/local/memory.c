@@ -1,0 +1,144 @@
+/* The table of regions and their lives; memory.h says how they are used. Any thread. */
+#include "local/memory.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROOM_FIRST 64u
+#define SLOT_BITS  16
+
+static uint32_t slot_of(uint64_t key)
+{
+	return (uint32_t)(key & (WF_LOCAL_SLOTS - 1));
+}
+
+int wf_local_memory_open(struct wf_local_memory *memory)
+{
+	int error;
+
+	memset(memory, 0, sizeof(*memory));
+	pthread_mutex_init(&memory->lock, NULL);
+	memory->share.fd = -1;
+	memory->region = calloc(ROOM_FIRST, sizeof(*memory->region));
+	if (!memory->region)
+		return -ENOMEM;
+	memory->room = ROOM_FIRST;
+	error = wf_share_make(sizeof(*memory->board), true, &memory->share);
+	memory->board = memory->share.at;
+	return error;
+}
+
+void wf_local_memory_close(struct wf_local_memory *memory)
+{
+	for (uint32_t i = 0; i < memory->room; i++)
+		if (memory->region[i].bytes && memory->region[i].file.fd >= 0)
+			close(memory->region[i].file.fd);
+	free(memory->region);
+	wf_share_close(&memory->share);
+	pthread_mutex_destroy(&memory->lock);
+}
+
+/* Under the lock. -ENOMEM: there are none left. */
+static int find_slot(struct wf_local_memory *memory, uint32_t *ret_slot)
+{
+	struct wf_local_region *grown;
+
+	while (memory->free < memory->room && memory->region[memory->free].bytes)
+		memory->free++;
+	if (memory->free == memory->room) {
+		if (memory->room == WF_LOCAL_SLOTS)
+			return -ENOMEM;
+		grown = realloc(memory->region, 2 * memory->room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		memset(grown + memory->room, 0, memory->room * sizeof(*grown));
+		memory->region = grown;
+		memory->room *= 2;
+	}
+	*ret_slot = memory->free;
+	return 0;
+}
+
+static int duplicate(const struct wf_local_file *file, struct wf_local_file *ret_copy)
+{
+	*ret_copy = (struct wf_local_file){ .fd = -1 };
+	if (!file)
+		return 0;
+	*ret_copy = *file;
+	ret_copy->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+	return ret_copy->fd < 0 ? -errno : 0;
+}
+
+int wf_local_memory_add(struct wf_local_memory *memory, void *base, uint64_t bytes, uint32_t access,
+			const struct wf_local_file *file, uint64_t *ret_key)
+{
+	struct wf_local_file copy;
+	uint64_t key;
+	uint32_t slot;
+	int error = wf_random(&key);
+
+	if (!error)
+		error = duplicate(file, &copy);
+	if (error)
+		return error;
+	pthread_mutex_lock(&memory->lock);
+	error = find_slot(memory, &slot);
+	if (!error) {
+		key = key >> SLOT_BITS << SLOT_BITS | slot;
+		memory->region[slot] = (struct wf_local_region){ key, (uintptr_t)base, bytes, access, copy };
+		atomic_store(&memory->board->life[slot], ++memory->lives);
+	}
+	pthread_mutex_unlock(&memory->lock);
+	if (error && copy.fd >= 0)
+		close(copy.fd);
+	*ret_key = key;
+	return error;
+}
+
+uint32_t wf_local_memory_end(struct wf_local_memory *memory, uint64_t key)
+{
+	uint32_t slot = slot_of(key);
+	int fd;
+
+	pthread_mutex_lock(&memory->lock);
+	/* Sequentially consistent, as the writer's announcement and its look at the life are (memory.h). */
+	atomic_store(&memory->board->life[slot], 0);
+	fd = memory->region[slot].file.fd;
+	memory->region[slot].bytes = 0;
+	if (slot < memory->free)
+		memory->free = slot;
+	pthread_mutex_unlock(&memory->lock);
+	if (fd >= 0)
+		close(fd);
+	return slot;
+}
+
+int wf_local_memory_answer(struct wf_local_memory *memory, uint64_t key, struct wf_letter *ret_letter)
+{
+	struct wf_letter letter = { .kind = WF_LETTER_OPENED, .key = key, .status = -EKEYREJECTED };
+	uint32_t slot = slot_of(key);
+	int fd = -1;
+
+	pthread_mutex_lock(&memory->lock);
+	if (slot < memory->room && memory->region[slot].bytes && memory->region[slot].key == key) {
+		const struct wf_local_region *region = &memory->region[slot];
+
+		letter.status = 0;
+		letter.base = region->base;
+		letter.bytes = region->bytes;
+		letter.access = region->access;
+		letter.slot = slot;
+		letter.life = atomic_load(&memory->board->life[slot]);
+		if (region->file.fd >= 0 && (fd = fcntl(region->file.fd, F_DUPFD_CLOEXEC, 0)) >= 0) {
+			letter.offset = region->file.offset;
+			letter.file_bytes = region->file.bytes;
+		}
+	}
+	pthread_mutex_unlock(&memory->lock);
+	*ret_letter = letter;
+	return fd;
+}
