@@ -1,13 +1,15 @@
 /*
- * Connections to addresses that nobody uses any more. libfabric connects when something is first sent to an address and keeps that
- * connection when the address leaves its vector: whoever has us send to many addresses would use up the process's descriptors. Such a
- * connection is shut down, which for libfabric is a peer that has left: it closes it.
+ * Closes connections to addresses that nobody uses any more. libfabric connects when something is first sent to an
+ * address and keeps that connection when the address leaves its vector: a peer that makes us send to many addresses
+ * would use up the process's descriptors. This file shuts such a connection down. libfabric takes that for a peer that
+ * has left, and closes the connection.
  *
- * Which sockets are libfabric's, and of this rail, the kernel tells: those in the set (epoll) that the rail's domain waits on, which
- * is the one that holds the socket the published endpoint listens at. Neither the application's sockets nor another engine's are
- * there. Of these, one that we connected (its port is none that we listen at) to an address that neither endpoint's vector
- * holds is abandoned. All of this is safe because only the worker that owns the rail, on which this runs, makes libfabric
- * open or close these descriptors. Where the kernel does not tell, nothing is closed.
+ * The kernel tells which sockets belong to libfabric and this rail: those in the set (epoll) that the rail's domain
+ * waits on, which is the set with the socket at which the published endpoint listens. It holds neither the
+ * application's sockets nor another engine's. A socket in it is abandoned if we connected it (its port is not one at
+ * which we listen) to an address that neither endpoint's vector holds. All of this is safe because it runs on the
+ * worker that owns the rail, and only that worker makes libfabric open or close these descriptors. Where the kernel
+ * does not tell, nothing is closed.
  */
 #include "rail/internal.h"
 
@@ -23,10 +25,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LOOKED_AT  1024 /* sockets in one go */
-#define LINE       256  /* of the kernel's, at most */
-#define FIND_AGAIN 100  /* calls later, when the set was not found */
-#define PROGRESS   4    /* times that libfabric looks at what was shut down */
+#define LOOKED_AT  1024 /* sockets per call */
+#define LINE       256  /* longest line that the kernel writes */
+#define FIND_AGAIN 100  /* calls until the next search, if the set was not found */
+#define PROGRESS   4    /* how often libfabric gets to look at what was shut down */
 
 union name {
 	struct sockaddr any;
@@ -35,13 +37,13 @@ union name {
 };
 
 struct wf_abandoned {
-	int set; /* /proc/self/fdinfo/ of it: opened early, for later there may be none left to open it with; -1: not found */
-	uint32_t wait;    /* calls until it is looked for again */
-	uint32_t removed; /* addresses, since the last pass began */
+	int set; /* its /proc/self/fdinfo/ file, opened early because later there may be no descriptor left; -1: not found */
+	uint32_t wait;    /* calls until the next search */
+	uint32_t removed; /* addresses removed since the last pass began */
 	uint32_t found;   /* abandoned sockets in this pass … */
-	uint32_t left;    /* … and in the last: they are closed when a pass finds none */
+	uint32_t left;    /* … and in the last pass; 0 means that all are closed */
 	bool passing;
-	size_t kept; /* bytes of text not looked at yet */
+	size_t kept; /* bytes of text not parsed yet */
 	char text[4096 + 1];
 };
 
@@ -69,7 +71,8 @@ static bool door_of(const struct wf_rail *rail, enum wf_end end, union name *ret
 	return rail->end[end].ep && !fi_getname(&rail->end[end].ep->fid, ret_name, &bytes);
 }
 
-/* Of anybody's descriptor, which its owner may close just now: the bare calls, which ThreadSanitizer does not take for use. */
+/* The descriptor's owner may close it at this moment. The bare system call keeps ThreadSanitizer from reporting
+ * that. */
 static bool own_name(int fd, union name *ret_name)
 {
 	socklen_t bytes = sizeof(*ret_name);
@@ -79,7 +82,7 @@ static bool own_name(int fd, union name *ret_name)
 	       (ret_name->any.sa_family == AF_INET || ret_name->any.sa_family == AF_INET6);
 }
 
-/* Also of one that is still connecting, which getpeername() does not tell. */
+/* Also works for a socket that is still connecting, for which getpeername() fails. */
 static bool peers_name(int fd, sa_family_t family, union name *ret_name)
 {
 	socklen_t bytes = family == AF_INET ? sizeof(ret_name->v4) : sizeof(ret_name->v6);
@@ -110,7 +113,7 @@ static bool parse(const char *line, int *ret_fd, unsigned long *ret_inode)
 		      ret_inode) == 5;
 }
 
-/* The next line; NULL: there is none, or it is no text of the kernel's. It is the caller's until the next call. */
+/* Returns the next line, valid until the next call; NULL at the end, or if the text is not the kernel's. */
 static char *next_line(struct wf_abandoned *abandoned, int fd, size_t *ret_bytes)
 {
 	char *end = memchr(abandoned->text, '\n', abandoned->kept);
@@ -197,7 +200,8 @@ static void find_set(struct wf_abandoned *abandoned, const struct wf_rail *rail)
 
 /* ---- judging ---- */
 
-/* As the kernel writes the name it is found at once. Whoever wrote it otherwise into an address is looked for one by one. */
+/* Finds the name at once if it is spelled as the kernel spells it. Addresses that a peer spelled otherwise are
+ * compared one by one. */
 static bool is_used(struct wf_rail *rail, const union name *peer)
 {
 	uint8_t bytes = (uint8_t)(peer->any.sa_family == AF_INET ? sizeof(peer->v4) : sizeof(peer->v6));
@@ -225,11 +229,12 @@ static bool is_abandoned(struct wf_rail *rail, const union name *doors, uint32_t
 		return false;
 	for (uint32_t i = 0; i < count; i++)
 		if (port_of(&own) == port_of(&doors[i]))
-			return false; /* the listener, or a peer came to it */
+			return false; /* the listener, or a connection that a peer made to it */
 	return peers_name(fd, own.any.sa_family, &peer) && !is_used(rail, &peer);
 }
 
-/* Reading nothing makes libfabric look at its sockets. It takes an old errno for why a connection ended. */
+/* Reading nothing makes libfabric look at its sockets. errno is cleared, because libfabric takes an old value for
+ * the reason why a connection ended. */
 static void progress(struct wf_rail *rail)
 {
 	struct fi_cq_data_entry none;

@@ -1,6 +1,7 @@
 /*
- * Peers' addresses in a rail's address vector, each inserted once however many lanes use it: some providers know an address
- * again and count nothing, so that the first removal would be for all. Runs on the worker that owns the rail.
+ * Peers' addresses in a rail's address vector, each inserted once however many lanes use it. Some providers recognise
+ * an address without counting its insertions, so the first removal would remove it for all users. Runs on the worker
+ * that owns the rail.
  */
 #include "rail/addresses.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define FIRST_ROOM 16u /* a power of two, like all that follow */
+#define FIRST_ROOM 16u /* a power of two; doubling keeps it one */
 
 static uint32_t *bucket_of(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes)
 {
@@ -73,7 +74,7 @@ static void drop(struct wf_addresses *addresses, struct wf_address *entry)
 	uint32_t index = (uint32_t)(entry - addresses->entry), last = addresses->count - 1;
 
 	unlink_from(addresses, index);
-	if (index != last) { /* the last takes its place */
+	if (index != last) { /* the last entry takes its place */
 		unlink_from(addresses, last);
 		*entry = addresses->entry[last];
 		link_in(addresses, index);
@@ -89,7 +90,8 @@ int wf_addresses_insert(struct wf_addresses *addresses, struct fid_av *av, const
 	int inserted;
 
 	if (entry) {
-		entry->references++;
+		if (!entry->references++ && addresses->idle_most)
+			addresses->idle--;
 		*ret_target = entry->target;
 		return 0;
 	}
@@ -115,6 +117,20 @@ bool wf_addresses_have(const struct wf_addresses *addresses, const uint8_t *addr
 	return find(addresses, address, bytes);
 }
 
+/* The idle address to give up, or NULL while there are not too many. */
+static struct wf_address *longest_idle(const struct wf_addresses *addresses)
+{
+	struct wf_address *found = NULL;
+
+	for (uint32_t i = 0; addresses->idle > addresses->idle_most && i < addresses->count; i++) {
+		struct wf_address *entry = &addresses->entry[i];
+
+		if (!entry->references && (!found || entry->idle_since < found->idle_since))
+			found = entry;
+	}
+	return found;
+}
+
 bool wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes)
 {
 	struct wf_address *entry = find(addresses, address, bytes);
@@ -122,6 +138,14 @@ bool wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, cons
 
 	if (!entry || !entry->references || --entry->references || addresses->most)
 		return false;
+	if (addresses->idle_most) {
+		entry->idle_since = addresses->idled++;
+		addresses->idle++;
+		entry = longest_idle(addresses);
+		if (!entry)
+			return false;
+		addresses->idle--;
+	}
 	target = entry->target;
 	drop(addresses, entry);
 	fi_av_remove(av, &target, 1, 0);
@@ -130,7 +154,7 @@ bool wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, cons
 
 void wf_addresses_forget(struct wf_addresses *addresses)
 {
-	addresses->count = 0;
+	addresses->count = addresses->idle = 0;
 	if (addresses->bucket)
 		memset(addresses->bucket, 0, addresses->room * sizeof(*addresses->bucket));
 }
@@ -139,5 +163,5 @@ void wf_addresses_free(struct wf_addresses *addresses)
 {
 	free(addresses->entry);
 	free(addresses->bucket);
-	*addresses = (struct wf_addresses){ .most = addresses->most };
+	*addresses = (struct wf_addresses){ .most = addresses->most, .idle_most = addresses->idle_most };
 }

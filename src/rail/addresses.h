@@ -8,23 +8,27 @@
 
 struct wf_address {
 	uint64_t target;
+	uint64_t idle_since; /* of those without a user: the smallest number is idle for the longest */
 	uint32_t references;
-	uint32_t next; /* in its bucket: index + 1 */
+	uint32_t next; /* next entry of its bucket: index + 1 */
 	uint8_t bytes, address[64];
 };
 
 struct wf_addresses {
-	uint32_t most; /* so many, which stay until the vector is closed: see quirks.c. 0: they come and go */
-	uint32_t count, room;
+	uint32_t most; /* limit, see quirks.c: addresses then stay until the vector is closed. 0: they come and go */
+	uint32_t idle_most; /* unused addresses that stay, in case their user comes back: see quirks.c */
+	uint32_t idle, count, room;
+	uint64_t idled; /* how often an address lost its last user */
 	struct wf_address *entry;
-	uint32_t *bucket; /* room of them: index + 1 of the first entry */
+	uint32_t *bucket; /* room buckets: index + 1 of the first entry */
 };
 
-/* 0; -EMLINK: full for good; -ENOMEM or what the provider said. */
+/* Returns 0; -EMLINK if full for good; -ENOMEM or the provider's error. */
 int wf_addresses_insert(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes,
 			uint64_t *ret_target);
 bool wf_addresses_have(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes);
-/* True: its last user went, and it is in the vector no more. Nothing that was posted to it may be in flight then: EFA loses the completions. */
+/* Returns true if an address left the vector: this one, whose last user went, or the one unused for the longest. When its
+ * last user goes, nothing posted to an address may be in flight: EFA would lose the completions. */
 bool wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes);
 void wf_addresses_forget(struct wf_addresses *addresses); /* the vector is closed */
 void wf_addresses_free(struct wf_addresses *addresses);

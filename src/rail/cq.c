@@ -1,10 +1,11 @@
 /*
- * Reading completions in batches, errors included, and draining the event queue. A provider's oddities end here: error
- * entries with negative codes or without a context come out as plain completions. Runs on the worker that owns the rail.
+ * Reads completions in batches, including errors, and drains the event queue. A provider's oddities end here: error
+ * entries with negative codes or without a context come out as plain completions. Runs on the worker that owns the
+ * rail.
  */
 #include "base/hot.h"
 #include "base/list.h"
-#include "rail/internal.h"
+#include "rail/host.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 
 #define BATCH 64
 
-/* The provider was given its own part of the request, which it may write to. NULL stays NULL. */
+/* The provider got its own part of the request, which it may write to. NULL stays NULL. */
 static struct wf_wr *wr_of(void *context)
 {
 	return context ? wf_container(context, struct wf_wr, provider) : NULL;
@@ -25,7 +26,7 @@ static int read_error(struct wf_rail *rail, struct wf_completion *completion)
 	ssize_t got;
 	char text[128];
 
-	/* err_data_size is an input: a stale one makes the provider write through a stale pointer. */
+	/* err_data_size is an input: with a stale value the provider writes through a stale pointer. */
 	memset(&entry, 0, sizeof(entry));
 	got = fi_cq_readerr(rail->cq, &entry, 0);
 	if (got == -FI_EAGAIN)
@@ -37,7 +38,7 @@ static int read_error(struct wf_rail *rail, struct wf_completion *completion)
 		snprintf(text, sizeof(text), "%s", fi_strerror(abs(entry.err)));
 	wf_rail_note_error(rail, entry.prov_errno ? entry.prov_errno : entry.err, text);
 	memset(completion, 0, sizeof(*completion));
-	/* What a peer failed to do to our memory was posted by nobody here, whatever the context field holds. */
+	/* A peer's failed access to our memory was not posted here, whatever the context field holds. */
 	if (!(entry.flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) || (entry.flags & FI_RECV))
 		completion->wr = wr_of(entry.op_context);
 	completion->status = entry.err ? -abs(entry.err) : -EIO;
@@ -50,7 +51,8 @@ static void translate(const struct fi_cq_data_entry *entry, struct wf_completion
 		completion[i].wr = wr_of(entry[i].op_context);
 		completion[i].status = 0;
 		completion[i].bytes = entry[i].len;
-		/* An immediate of a peer's write: no work request of ours, whatever the context field holds. */
+		/* The immediate of a peer's write belongs to no work request of ours, whatever the context field
+		 * holds. */
 		if ((entry[i].flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) && !(entry[i].flags & FI_RECV)) {
 			completion[i].wr = NULL;
 			completion[i].immediate = (uint32_t)entry[i].data;
@@ -58,7 +60,8 @@ static void translate(const struct fi_cq_data_entry *entry, struct wf_completion
 	}
 }
 
-/* A second report of the same failure: tcp writes both within one pass of its progress, so they are here together. */
+/* Detects a second report of the same failure. tcp writes both in one pass of its progress, so they are here
+ * together. */
 static bool is_repeated(struct wf_completion *completion)
 {
 	if (!completion->wr)
@@ -69,7 +72,8 @@ static bool is_repeated(struct wf_completion *completion)
 	return false;
 }
 
-/* All failures there are, before one of them is posted again: then a repeated one can be told from a new one. */
+/* Reads all pending failures before any of them is posted again, so that a repeated report can be told from a new
+ * one. */
 static int read_failures(struct wf_rail *rail)
 {
 	struct wf_failures *failures = &rail->failures;
@@ -109,6 +113,8 @@ WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions,
 	struct fi_cq_data_entry entry[BATCH];
 	ssize_t got;
 
+	if (rail->local)
+		return wf_host_poll(rail, completions, max);
 	if (__builtin_expect(rail->failures.next < rail->failures.count, 0))
 		return hand_failures_on(&rail->failures, completions, max);
 	got = fi_cq_read(rail->cq, entry, (size_t)(max < BATCH ? max : BATCH));
@@ -129,7 +135,12 @@ int wf_rail_poll_events(struct wf_rail *rail, enum wf_end end)
 	uint32_t event;
 	ssize_t got;
 
-	/* Bounded: a provider that talks for ever must not hold the worker. */
+	if (rail->local) {
+		if (end == WF_PUBLISHED)
+			wf_local_sweep(rail->local);
+		return 0;
+	}
+	/* Bounded: a provider that always has more events must not hold the worker. */
 	for (int i = 0; i < 64; i++) {
 		got = fi_eq_read(eq, &event, room, sizeof(room), 0);
 		if (got == -FI_EAGAIN || got == -FI_ENOSYS)
@@ -150,6 +161,8 @@ int wf_rail_wait_fd(struct wf_rail *rail)
 {
 	int fd = -1;
 
+	if (rail->local)
+		return wf_local_wait_fd(rail->local);
 	if (!rail->wait_fd || fi_control(&rail->cq->fid, FI_GETWAIT, &fd))
 		return -1;
 	return fd;
@@ -157,7 +170,10 @@ int wf_rail_wait_fd(struct wf_rail *rail)
 
 int wf_rail_try_wait(struct wf_rail *rail)
 {
-	struct fid *fid = &rail->cq->fid;
+	struct fid *fid;
 
+	if (rail->local)
+		return wf_local_try_wait(rail->local);
+	fid = &rail->cq->fid;
 	return fi_trywait(rail->fabric, &fid, 1) ? -EAGAIN : 0;
 }

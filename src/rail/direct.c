@@ -1,11 +1,12 @@
 /*
- * Whether a completion of libfabric's shm means that the bytes are in the peer's memory. It does where the provider copies
- * them there itself, by process_vm_writev(); elsewhere small writes complete when they are in the peer's queue, and delivery
- * must be asked for. Called when a peer's address is inserted, on the worker that owns the rail.
+ * Finds out whether a completion of libfabric's shm means that the bytes are in the peer's memory. It does if the
+ * provider copies them there itself, by process_vm_writev(). Otherwise small writes complete when they are in the
+ * peer's queue, and delivery must be asked for. Called when a peer's address is inserted, on the worker that owns the
+ * rail.
  *
- * The provider tries process_vm_writev() on the first peer it maps and keeps the answer for all; it uses it for every plain
- * write when it may. Releases 2.0 to 2.4 do not try it on a peer of the same process. From 2.5 on being asked for delivery
- * costs little, and newer releases than that may do anything that the interface allows: they are always asked.
+ * The provider tries process_vm_writev() on the first peer that it maps and keeps the answer for all; if permitted, it
+ * uses it for every plain write. Releases 2.0 to 2.4 do not try it on a peer of the same process. From 2.5 on delivery
+ * costs little, and newer releases may do anything that the interface allows: there weft always asks for it.
  */
 #include "rail/internal.h"
 
@@ -18,9 +19,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define RELEASE(major, minor) (100 * (major) + (minor)) /* as providers number their versions */
+#define RELEASE(major, minor) (100 * (major) + (minor)) /* the way providers number their versions */
 
-/* Where the process has mapped the file; 0: nowhere, it is not there, or we may not look. */
+/* Returns where the process has mapped the file; 0: nowhere, no such process, or we may not look. */
 static uintptr_t mapped_at(pid_t pid, const struct stat *file)
 {
 	unsigned long long start, inode;
@@ -40,8 +41,9 @@ static uintptr_t mapped_at(pid_t pid, const struct stat *file)
 	return found;
 }
 
-/* Whether we may touch the memory of the process whose endpoint this is. The number alone does not prove which process it
- * is: the peer may count its processes in another namespace. That it has mapped the endpoint's file does. */
+/* Returns whether we may touch the memory of the process that owns this endpoint. The process id alone does not
+ * prove which process it is, because the peer may live in another PID namespace; that it has mapped the endpoint's
+ * file does. */
 static bool reaches(pid_t pid, const char *name)
 {
 	struct iovec local = { .iov_len = 1 }, remote = { .iov_len = 1 };
@@ -50,7 +52,7 @@ static bool reaches(pid_t pid, const char *name)
 
 	snprintf(path, sizeof(path), "/dev/shm/%s", name);
 	if (stat(path, &file))
-		return errno == ENOENT; /* nobody is there for whom bytes could be lost */
+		return errno == ENOENT; /* nobody is there, so no bytes can be lost */
 	local.iov_base = &byte;
 	remote.iov_base = (void *)mapped_at(pid, &file);
 	return remote.iov_base && process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1;

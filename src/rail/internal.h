@@ -1,4 +1,4 @@
-/* What the files of src/rail/ share. Nobody else includes it. */
+/* What the files of src/rail/ share. No other folder includes it. */
 #ifndef WF_RAIL_INTERNAL_H
 #define WF_RAIL_INTERNAL_H
 
@@ -14,9 +14,9 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-#define WF_QUEUE_OPS_MAX 1024u /* more in flight only adds latency on any link we know */
+#define WF_QUEUE_OPS_MAX 1024u /* more operations in flight only add latency on any known link */
 
-/* One endpoint with what is bound to it alone. Both endpoints of a rail complete into one queue. */
+/* One endpoint with the objects bound to it alone. Both endpoints of a rail complete into one queue. */
 struct wf_endpoint {
 	struct fid_ep *ep;
 	struct fid_av *av;
@@ -31,6 +31,10 @@ struct wf_failures {
 };
 
 struct wf_rail {
+	struct wf_local
+	    *local; /* NULL: a NIC's. Else the rail to this host's processes, and nothing of libfabric is open */
+	struct wf_allocations *allocations; /* that its peers may map; NULL: none */
+	bool host_open[WF_ENDS];            /* the local rail's endpoints are */
 	struct fi_info *info;
 	const struct wf_quirks *quirks;
 	const struct wf_log *log;
@@ -41,33 +45,33 @@ struct wf_rail {
 	struct fid_cq *cq;
 	struct wf_endpoint end[WF_ENDS]; /* by enum wf_end */
 	struct wf_failures failures;
-	struct wf_strangers *strangers; /* who watches it; NULL: nobody */
-	struct wf_abandoned *abandoned; /* NULL: not over sockets */
+	struct wf_strangers *strangers; /* watches its connections; NULL: nobody does */
+	struct wf_abandoned *abandoned; /* NULL: the rail does not use sockets */
 	uint64_t rma_flags;             /* FI_DELIVERY_COMPLETE where it must be asked for */
-	uint64_t immediate_flags;       /* for writes that carry one */
+	uint64_t immediate_flags;       /* for writes that carry an immediate */
 	uint32_t receive_frames;
 	bool unrung; /* the last post of the outgoing endpoint carried FI_MORE */
 	bool needs_local;
-	bool wait_fd; /* the CQ was opened with one */
+	bool wait_fd; /* the CQ was opened with a descriptor */
 	struct wf_rail_limits limits;
 	struct wf_rail_error error;
 };
 
-/* fi_endpoint() on a port of the rail's range, or on any for an endpoint that is not published. -EADDRINUSE, -EACCES: there is
- * none that is free and that we may have; why the last one was not. */
+/* Calls fi_endpoint() on a port of the rail's range, or on any port for an endpoint that is not published.
+ * -EADDRINUSE, -EACCES: no port is free and permitted; the error is that of the last port tried. */
 int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_ep);
-/* shm: whether a plain write to this address has landed when it completes. */
+/* shm: returns whether a completed plain write to this address has landed. */
 bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);
-void wf_strangers_leave(struct wf_rail *rail, enum wf_end which); /* before wf_rail_shut() closes the same endpoints */
-void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end); /* after it was enabled */
+void wf_strangers_leave(struct wf_rail *rail, enum wf_end which);     /* call before wf_rail_shut() */
+void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end); /* call after enabling the endpoint */
 /* abandoned.c */
 struct wf_abandoned *wf_abandoned_open(void);              /* NULL: no memory */
-void wf_abandoned_removed(struct wf_abandoned *abandoned); /* an address has no user any more; NULL is fine, as below */
+void wf_abandoned_removed(struct wf_abandoned *abandoned); /* an address lost its last user; NULL is fine */
 void wf_abandoned_close(struct wf_abandoned *abandoned);
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text);
 
 /* options.c */
-uint32_t wf_fi_version(void); /* the API to ask for: the newest we know, as far as the library at hand has it */
-void wf_rail_tame(struct wf_rail *rail); /* fi_info as it is to be opened, before limits are read from it */
-void wf_rail_ask(struct wf_rail *rail, struct fid_ep *ep); /* what only an open endpoint tells */
+uint32_t wf_fi_version(void); /* the API version to ask for: the newest known here that the library at hand has */
+void wf_rail_tame(struct wf_rail *rail); /* adjusts fi_info before limits are read from it and the rail is opened */
+void wf_rail_ask(struct wf_rail *rail, struct fid_ep *ep); /* asks what only an open endpoint can answer */
 #endif

@@ -1,7 +1,8 @@
 /*
- * Asks a peer's kernel whether anybody listens at the peer's addresses: a TCP connection to each, ended at once. libfabric says
- * nothing when the process behind an idle connection dies, and then refuses posts for ever as if it were connecting; the
- * kernel of a host that lives says at once that nobody is there. Nothing here waits. Runs on the peer's home worker.
+ * Asks a peer's kernel whether anybody listens at the peer's addresses: it makes a TCP connection to each and ends it
+ * at once. libfabric says nothing when the process behind an idle connection dies, and then refuses posts for ever as
+ * if it were connecting; the kernel of a live host says at once that nobody is there. Nothing here waits. Runs on the
+ * peer's home worker.
  */
 #include "rail/internal.h"
 
@@ -14,8 +15,8 @@
 
 struct wf_knock {
 	uint32_t doors, refused;
-	bool answered;                      /* somebody is there, or it cannot be told */
-	struct pollfd door[WF_KNOCK_DOORS]; /* fd -1: settled */
+	bool answered;                      /* somebody is there, or the kernel cannot tell */
+	struct pollfd door[WF_KNOCK_DOORS]; /* fd -1: has its answer */
 };
 
 static void settle(struct wf_knock *knock, struct pollfd *door, int error)
@@ -36,7 +37,7 @@ struct wf_knock *wf_knock_open(void)
 
 void wf_knock_at(struct wf_knock *knock, const uint8_t *address, uint8_t bytes)
 {
-	/* Ended by a reset: libfabric 1.17 keeps the descriptors of strangers who leave in good order. */
+	/* Ends by a reset, because libfabric 1.17 keeps the descriptors of strangers that leave in good order. */
 	struct linger at_once = { .l_onoff = 1 };
 	struct sockaddr_storage to = { 0 };
 	struct pollfd *door = &knock->door[knock->doors];

@@ -1,6 +1,6 @@
-/* Registering memory with a rail's domain, as its mr_mode bits ask. Runs on the worker that owns the rail, or beside it where
- * the provider allows that. */
-#include "rail/internal.h"
+/* Registers memory with a rail's domain, as its mr_mode bits ask. Runs on the worker that owns the rail, or beside
+ * it where the provider allows that. */
+#include "rail/host.h"
 #include "base/random.h"
 #include "wire/blob.h"
 
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define KEY_TRIES 16 /* two live keys being the same is chance, and rarer than any of them with 32 bits */
+#define KEY_TRIES 16 /* two live keys collide only by chance, and rarely even with 32 bits */
 
-/* How far tiles overlap: a counted write is as long at most, and it is pinned and counted by the card twice. */
+/* Overlap of tiles: the longest counted write. The card pins and counts this much twice per tile. */
 #define REACH_MOST (64u << 20)
 #define TILE_LEAST (2 * WF_REACH_LEAST)
 
@@ -25,7 +25,7 @@ bool wf_rail_registers_beside(const struct wf_rail *rail)
 	return rail->quirks->registers_beside;
 }
 
-/* What the provider is asked for is what is needed and no more: EFA makes remotely readable whatever FI_SEND is asked for. */
+/* Asks the provider for no more rights than needed: EFA makes memory remotely readable if FI_SEND is asked for. */
 static uint64_t rights_for(uint32_t access)
 {
 	uint64_t rights = 0;
@@ -43,8 +43,8 @@ static uint64_t rights_for(uint32_t access)
 	return rights;
 }
 
-/* Whoever knows the key and our address may use the memory: it is as random as the provider's keys are long. A provider that
- * chooses keys itself gets 0. */
+/* Anyone who knows the key and our address may use the memory, so the key is as random as the provider's key length
+ * allows. A provider that chooses keys itself gets 0. */
 static int make_key(const struct fi_domain_attr *domain, uint64_t *ret_key)
 {
 	*ret_key = 0;
@@ -79,14 +79,15 @@ static uint64_t page_bytes(void)
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Has it as many pages as the provider is known to take at once, were none of them huge? */
+/* Returns whether the region reaches the provider's known page limit if none of its pages is huge. */
 static bool has_most_pages(const struct wf_rail *rail, uint64_t bytes)
 {
 	return bytes / page_bytes() >= rail->quirks->most_pages;
 }
 
-/* After a failure: can its pages be the reason? Huge pages count as one each, which is why it was tried as one. Where they are not
- * known to be too many, an error that says what else it is, is believed. Tiles need addresses that do not depend on the tile. */
+/* After a failure: can the number of pages be the reason? Huge pages count as one each, which is why one
+ * registration was tried first. If the pages are not known to be too many, an error that names another reason is
+ * believed. Tiles need addresses that do not depend on the tile. */
 static bool worth_tiling(const struct wf_rail *rail, uint64_t bytes, uint32_t access, int error)
 {
 	return rail->quirks->most_pages && (access & WEFT_REMOTE_WRITE) &&
@@ -112,7 +113,7 @@ static uint64_t reach_of(uint64_t longest)
 	return longest / 4 < WF_REACH_LEAST ? WF_REACH_LEAST : longest / 4 > REACH_MOST ? REACH_MOST : longest / 4;
 }
 
-/* In tiles of so many bytes at most. */
+/* Registers the region in tiles of at most longest bytes. */
 static int try_tiles(struct wf_rail *rail, char *base, uint64_t bytes, uint64_t rights, uint64_t longest,
 		     struct wf_rail_tiles **ret_tiles)
 {
@@ -141,15 +142,15 @@ static int try_tiles(struct wf_rail *rail, char *base, uint64_t bytes, uint64_t 
 	return 0;
 }
 
-/* No call tells how many pages a card takes: as many as is known, then half as many, and so on while they are refused, a dozen
- * times at most. */
+/* No call tells how many pages a card takes: tries the known number first, then half of it, and so on while the card
+ * refuses, at most a dozen times. */
 static int register_tiles(struct wf_rail *rail, void *base, uint64_t bytes, uint64_t rights, uint32_t most,
 			  struct wf_rail_tiles **ret_tiles)
 {
 	int error = -FI_EINVAL;
 
 	for (uint64_t pages = rail->quirks->most_pages; pages; pages /= 2) {
-		uint64_t longest = (pages - 1) * page_bytes(); /* it may begin and end inside of a page */
+		uint64_t longest = (pages - 1) * page_bytes(); /* it may begin and end inside a page */
 
 		if (longest >= bytes)
 			continue;
@@ -171,6 +172,8 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 	struct fid_mr *mr = NULL;
 	int error;
 
+	if (rail->local)
+		return wf_host_register(rail, base, bytes, access, ret_memory);
 	memset(ret_memory, 0, sizeof(*ret_memory));
 	error = try_register(rail, base, bytes, rights, &mr);
 	if (error && worth_tiling(rail, bytes, access, error)) {
@@ -178,11 +181,11 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 		error = register_tiles(rail, base, bytes, rights, most_tiles, &ret_memory->tiles);
 	}
 	if (error) {
-		if (!rail->quirks->registers_beside) /* the last error is the worker's */
+		if (!rail->quirks->registers_beside) /* otherwise the last error belongs to the worker */
 			wf_rail_note_error(rail, -error, "registering memory");
 		wf_log(rail->log, WEFT_LOG_WARN, "rail %s: registering %llu bytes: %s", rail->name,
 		       (unsigned long long)bytes, fi_strerror(-error));
-		/* -ETIMEDOUT is the engine's word for a call that has not returned. */
+		/* The engine uses -ETIMEDOUT for a call that has not returned. */
 		return error == -FI_ENOMEM || error == -FI_ENOKEY ? -ENOMEM : error == -FI_ETIMEDOUT ? -EIO : error;
 	}
 	ret_memory->base = rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uint64_t)(uintptr_t)base : 0;
@@ -199,6 +202,10 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 
 void wf_rail_unregister(struct wf_rail_memory *memory)
 {
+	if (memory->host) {
+		wf_host_unregister(memory);
+		return;
+	}
 	close_mr(memory->mr);
 	memory->mr = NULL;
 	free_tiles(memory->tiles);

@@ -1,6 +1,6 @@
 /*
- * Which NICs there are: asks fi_getinfo for everything that offers reliable datagrams with messages and RMA, one entry
- * a device, and applies what the user requires, lists or avoids. Any thread; opens nothing.
+ * Finds the NICs of this host: asks fi_getinfo for everything that offers reliable datagrams with messages and RMA,
+ * keeps one entry per device, and applies what the user requires, lists or avoids. Any thread; opens nothing.
  */
 #include "rail/internal.h"
 
@@ -65,7 +65,7 @@ static void describe_address(const struct fi_info *info, char *text, size_t room
 		snprintf(text, room, "%s", info->nic->link_attr->address);
 }
 
-/* Link-local addresses need a scope the blob cannot carry. */
+/* Link-local addresses need a scope, which the blob cannot carry. */
 static bool address_travels(const struct fi_info *info)
 {
 	const struct sockaddr_in6 *v6 = info->src_addr;
@@ -115,8 +115,8 @@ static void fill(struct wf_nic *nic, const struct fi_info *info)
 	nic->by_default = quirks->by_default && !is_loopback(info);
 }
 
-/* One entry for each provider and device: fi_getinfo lists a device again for every address and mode it has. The
- * first listed is the provider's own choice, and IPv4 comes before IPv6. */
+/* Keeps one entry per provider and device: fi_getinfo lists a device again for every address and mode it has. The
+ * first entry is the provider's own choice, and IPv4 comes before IPv6. */
 static int collect(struct wf_nics *nics, struct fi_info *list)
 {
 	for (struct fi_info *info = list; info; info = info->next) {
@@ -148,7 +148,7 @@ void wf_nics_free(struct wf_nics *nics)
 	nics->count = 0;
 }
 
-/* Is text one of the comma separated names? */
+/* Returns whether text is one of the comma-separated names. */
 static bool listed(const char *names, const char *text)
 {
 	size_t length = strlen(text);
@@ -168,7 +168,8 @@ static bool avoided(const struct weft_config *config, const struct wf_nic *nic)
 	return listed(config->avoid, nic->name) || listed(config->avoid, nic->address);
 }
 
-/* By weft's name or libfabric's. A fabric with a row of its own answers to its own name only. */
+/* Compares with weft's name and libfabric's. A fabric with a row of its own in quirks.c answers only to its own
+ * name. */
 static bool provider_wanted(const struct weft_config *config, const struct wf_nic *nic)
 {
 	const struct fi_fabric_attr *fabric = nic->info->fabric_attr;
@@ -184,7 +185,8 @@ static void drop(struct wf_nics *nics, uint32_t index)
 	nics->count--;
 }
 
-/* Whether the address is one of this host's: the kernel knows best, loopback's 16 million included. */
+/* Returns whether the address is one of this host's. The kernel decides, because all 16 million loopback addresses
+ * count. */
 static bool is_local(const char *text)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET };
@@ -203,7 +205,7 @@ static bool is_local(const char *text)
 	return local;
 }
 
-/* An address is no name fi_getinfo lists: ask for an endpoint with that source. */
+/* fi_getinfo does not list addresses: this asks for an endpoint with that source. */
 static int find_by_address(const struct weft_config *config, const char *address, struct wf_nics *nics)
 {
 	struct wf_nics found = { .nic = calloc(MAX_NICS, sizeof(struct wf_nic)) };
@@ -225,7 +227,7 @@ static int find_by_address(const struct weft_config *config, const char *address
 
 		*nic = found.nic[best];
 		nic->info = fi_dupinfo(found.nic[best].info);
-		/* Without a device behind it the address is the only name that tells two of them apart. */
+		/* Without a device the address is the only name that tells two of them apart. */
 		snprintf(nic->name, sizeof(nic->name), "%s", address);
 		error = nic->info ? 0 : -ENOMEM;
 	}
@@ -233,7 +235,7 @@ static int find_by_address(const struct weft_config *config, const char *address
 	return error == -ENOMEM ? error : best >= 0 ? 0 : -ENODEV;
 }
 
-/* The NICs named in config->rails, in that order. Takes them out of all. */
+/* Takes the NICs named in config->rails out of all, in that order. */
 static int take_listed(const struct weft_config *config, struct wf_nics *all, struct wf_nics *nics, char *error,
 		       size_t room)
 {
@@ -251,7 +253,7 @@ static int take_listed(const struct weft_config *config, struct wf_nics *all, st
 			    (best < 0 || all->nic[i].rank < all->nic[best].rank))
 				best = (int)i;
 		if (listed(config->avoid, name))
-			continue; /* to avoid weighs more than to list */
+			continue; /* avoiding takes precedence over listing */
 		if (best >= 0) {
 			nics->nic[nics->count++] = all->nic[best];
 			all->nic[best].info = NULL;
@@ -260,18 +262,18 @@ static int take_listed(const struct weft_config *config, struct wf_nics *all, st
 			status = is_local(name) ? find_by_address(config, name, nics) : -ENODEV;
 		}
 		if (status) {
-			snprintf(error, room, "no NIC here is called or has the address '%s'", name);
+			snprintf(error, room, "no NIC of this host has the name or address '%s'", name);
 			return status;
 		}
 	}
 	return 0;
 }
 
-/* Without a list: all NICs of the best provider. Loopback only when there is nothing else. */
+/* Without a list: all NICs of the best provider. Loopback only if there is nothing else. */
 static void take_best(const struct weft_config *config, struct wf_nics *all, struct wf_nics *nics)
 {
 	int rank = -1;
-	bool spare = false; /* take what is not taken by default */
+	bool spare = false; /* also take NICs that are not taken by default */
 
 	for (int pass = 0; pass < 2 && rank < 0; pass++) {
 		spare = pass == 1;
@@ -328,6 +330,17 @@ static int select_nics(const struct weft_config *config, struct wf_nics *all, st
 	return status;
 }
 
+/* Needs nothing of libfabric, and is no NIC: only those who name it get it. */
+static int take_local(const struct weft_config *config, struct wf_nics *ret_nics, char *error, size_t room)
+{
+	if ((config->rails && *config->rails && !listed(config->rails, "local")) || listed(config->avoid, "local")) {
+		snprintf(error, room, "the provider 'local' has one rail, 'local'");
+		return -ENODEV;
+	}
+	snprintf(error, room, "this host has no local rail");
+	return wf_nics_add_local(ret_nics, 1, &(struct wf_log){ 0 }) ? -ENODEV : 0;
+}
+
 int wf_nics_find(const struct weft_config *config, bool selected, struct wf_nics *ret_nics, char *error,
 		 size_t error_bytes)
 {
@@ -339,6 +352,11 @@ int wf_nics_find(const struct weft_config *config, bool selected, struct wf_nics
 	snprintf(error, error_bytes, "out of memory");
 	if (!all.nic || !nics.nic)
 		goto out;
+	if (selected && config->provider && !strcmp(config->provider, "local")) {
+		*ret_nics = (struct wf_nics){ 0 };
+		status = take_local(config, ret_nics, error, error_bytes);
+		goto out;
+	}
 	status = query(NULL, NULL, &list);
 	if (!status)
 		status = collect(&all, list);

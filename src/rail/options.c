@@ -1,18 +1,18 @@
 /*
- * What is asked of a provider beyond fi_getinfo's answer: the API's version, another fi_info than it offered, options of an
- * endpoint. Option numbers are part of libfabric's ABI, and a library that does not know one says so: nothing here
- * depends on the headers' version. Runs on the worker that owns the rail; wf_fi_version() anywhere.
+ * What weft asks of a provider beyond fi_getinfo's answer: the API version, changes to the offered fi_info, endpoint
+ * options. Option numbers are part of libfabric's ABI, and a library that does not know one says so: nothing here
+ * depends on the version of the headers. Runs on the worker that owns the rail; wf_fi_version() runs anywhere.
  */
 #include "rail/internal.h"
 
 #include <rdma/fi_ext.h>
 #include <stdbool.h>
 
-/* FI_OPT_EFA_EMULATED_WRITE, a bool: from 1.18 on. */
+/* FI_OPT_EFA_EMULATED_WRITE, a bool, exists from 1.18 on. */
 #define OPT_EFA_EMULATED_WRITE (FI_OPT_EFA_RNR_RETRY + 2)
 
-/* A library does as the program's version of the API wants: efa turns RDMA off on its first two generations of cards for those
- * older than 1.18. The structures' layout goes by the symbols we are linked with, not by this number. */
+/* A library behaves as the API version asks: for versions older than 1.18, efa turns RDMA off on its first two
+ * generations of cards. The layout of structures depends on the linked symbols, not on this number. */
 uint32_t wf_fi_version(void)
 {
 	uint32_t known = FI_VERSION(1, 18), here = fi_version();
@@ -40,7 +40,7 @@ void wf_rail_tame(struct wf_rail *rail)
 	}
 }
 
-/* A library that does not know the question is 1.17 or older, which only emulates. */
+/* A library that does not know the option is 1.17 or older, which always emulates. */
 static bool emulates(struct fid_ep *ep)
 {
 	bool emulated = true;
@@ -53,4 +53,7 @@ void wf_rail_ask(struct wf_rail *rail, struct fid_ep *ep)
 {
 	rail->limits.emulated = rail->quirks->emulates && emulates(ep);
 	rail->limits.target_looks = rail->quirks->target_looks || rail->limits.emulated;
+	/* What the peer's card has taken in lands when its provider comes to it, whatever became of our endpoint. */
+	if (rail->limits.emulated)
+		rail->limits.close_quiesces = false;
 }

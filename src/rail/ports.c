@@ -1,7 +1,7 @@
 /*
- * The range of ports that peers connect to, for firewalls: config.ports. It is the endpoint's own address that names the
- * port, so that several engines of one process can have ranges of their own, which libfabric's environment variables cannot
- * give. Runs on the thread that opens an engine, then on the worker that owns the rail.
+ * The range of ports that peers connect to, for firewalls: config.ports. The endpoint's own address names the port, so
+ * several engines of one process can have ranges of their own; libfabric's environment variables cannot do that. Runs
+ * on the thread that opens an engine, then on the worker that owns the rail.
  */
 #include "rail/internal.h"
 
@@ -13,7 +13,7 @@
 
 static bool has_port(const struct fi_info *info)
 {
-	return info->src_addr && (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6);
+	return info && info->src_addr && (info->addr_format == FI_SOCKADDR_IN || info->addr_format == FI_SOCKADDR_IN6);
 }
 
 static void set_port(struct fi_info *info, uint16_t port)
@@ -49,7 +49,7 @@ int wf_nics_set_ports(struct wf_nics *nics, const char *ports, const struct wf_l
 		good = read_port(&at, &range.high);
 	}
 	if (!good || *at || range.high < range.low) {
-		wf_log(log, WEFT_LOG_ERROR, "ports '%.40s' is no range such as 20000-20100", ports);
+		wf_log(log, WEFT_LOG_ERROR, "ports '%.40s' is not a range; write one such as 20000-20100", ports);
 		return -EINVAL;
 	}
 	range.next = range.low;
@@ -57,13 +57,13 @@ int wf_nics_set_ports(struct wf_nics *nics, const char *ports, const struct wf_l
 		if (has_port(nics->nic[i].info))
 			nics->nic[i].ports = range;
 		else
-			wf_log(log, WEFT_LOG_INFO, "rail %s: %s has no ports, the range %s does not concern it",
+			wf_log(log, WEFT_LOG_INFO, "rail %s: %s has no ports, so the range %s does not apply",
 			       nics->nic[i].name, nics->nic[i].provider, ports);
 	}
 	return 0;
 }
 
-/* Of one port, not of the range: another has it, or it is reserved for the system. */
+/* Returns whether the error concerns this one port: it is taken, or reserved for the system. */
 static bool is_of_port(int error)
 {
 	return error == -FI_EADDRINUSE || error == -FI_EACCES;
@@ -79,7 +79,8 @@ int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_e
 	set_port(rail->info, 0);
 	if (!published) /* nobody connects to it */
 		return fi_endpoint(rail->domain, rail->info, ret_ep, NULL);
-	/* Another one than last time, where there is one: the last may have been lost to somebody who also just opened it. */
+	/* Starts with another port than last time: the last one may have been lost to somebody who opened it at the
+	 * same moment. */
 	for (uint32_t i = ports->low; i <= ports->high && is_of_port(error); i++) {
 		set_port(rail->info, ports->next);
 		ports->next = ports->next == ports->high ? ports->low : (uint16_t)(ports->next + 1);

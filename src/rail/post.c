@@ -1,16 +1,16 @@
 /*
- * Posting: the last step of a write before it is the NIC's. Fills libfabric's message structures on the stack and
- * hands them over; nothing here waits, retries or allocates. Runs on the worker that owns the rail.
+ * Posting: the last step of a write before the NIC has it. Fills libfabric's message structures on the stack and hands
+ * them over; nothing here waits, retries or allocates. Runs on the worker that owns the rail.
  */
 #include "base/hot.h"
-#include "rail/internal.h"
+#include "rail/host.h"
 
 #include <errno.h>
 #include <stdio.h>
 
 _Static_assert(sizeof(((struct wf_wr *)0)->provider) >= sizeof(struct fi_context2), "room for the provider's context");
 
-/* Everything but "try again" is worth a text; the caller decides what it ruins. */
+/* Every error but "try again" is recorded with its text; the caller decides what it affects. */
 static int posted(struct wf_rail *rail, ssize_t result)
 {
 	if (result == 0)
@@ -21,7 +21,7 @@ static int posted(struct wf_rail *rail, ssize_t result)
 	return (int)result;
 }
 
-/* Several ranges in one operation: filled into the caller's arrays. */
+/* Fills several ranges of one operation into the caller's arrays. */
 static void fill_ranges(const struct wf_rma *rma, const struct wf_rma_run *run, struct iovec *local,
 			struct fi_rma_iov *remote, void **desc)
 {
@@ -34,8 +34,8 @@ static void fill_ranges(const struct wf_rma *rma, const struct wf_rma_run *run, 
 	}
 }
 
-int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count, bool more,
-		int *ret_error)
+static int rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count,
+		      bool more, int *ret_error)
 {
 	struct fid_ep *ep = rail->end[WF_OUTGOING].ep;
 	struct iovec local[WF_RMA_RANGES];
@@ -55,7 +55,7 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 	uint64_t flags =
 	    FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? rail->immediate_flags : 0);
 
-	if (run->read && rail->unrung) { /* see rings_later(); the caller sends something that rings */
+	if (run->read && rail->unrung) { /* see rings_later(); the caller posts something that rings */
 		*ret_error = -EAGAIN;
 		return 0;
 	}
@@ -75,7 +75,8 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 		}
 		message.context = rma[i].wr->provider;
 		result = submit(ep, &message, ring ? flags : flags | FI_MORE);
-		/* What was posted before with FI_MORE must be rung for: once more, as if it were the last. */
+		/* Earlier posts with FI_MORE still wait for a doorbell: tries this one again as the last of the
+		 * batch. */
 		if (result == -FI_EAGAIN && !ring && rail->unrung) {
 			result = submit(ep, &message, flags);
 			ring = true;
@@ -87,6 +88,13 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 		rail->unrung = !ring;
 	}
 	return count;
+}
+
+int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count, bool more,
+		int *ret_error)
+{
+	return rail->local ? wf_host_rma(rail, run, rma, count, more, ret_error)
+			   : rma_by_nic(rail, run, rma, count, more, ret_error);
 }
 
 bool wf_rail_unrung(const struct wf_rail *rail)
@@ -103,6 +111,8 @@ static int sent(struct wf_rail *rail, enum wf_end end, ssize_t result)
 
 int wf_rail_send(struct wf_rail *rail, enum wf_end end, struct wf_wr *wr, const struct wf_outbound *out)
 {
+	if (rail->local)
+		return -EMSGSIZE; /* what is longer than can be injected is no frame */
 	wr->kind = WF_WR_SEND;
 	wr->failed = 0;
 	return sent(rail, end,
@@ -111,6 +121,8 @@ int wf_rail_send(struct wf_rail *rail, enum wf_end end, struct wf_wr *wr, const 
 
 WF_HOT int wf_rail_inject(struct wf_rail *rail, enum wf_end end, const struct wf_outbound *out)
 {
+	if (rail->local)
+		return wf_host_send(rail, out);
 	return sent(rail, end, fi_inject(rail->end[end].ep, out->buffer, out->bytes, out->target));
 }
 
@@ -118,5 +130,7 @@ WF_HOT int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer,
 {
 	wr->kind = WF_WR_RECEIVE;
 	wr->failed = 0;
+	if (rail->local)
+		return wf_local_receive(rail->local, wr, buffer, bytes);
 	return posted(rail, fi_recv(rail->end[WF_PUBLISHED].ep, buffer, bytes, desc, FI_ADDR_UNSPEC, wr->provider));
 }

@@ -6,35 +6,41 @@
 #include <stdint.h>
 
 struct wf_quirks {
-	const char *provider;  /* libfabric's name */
-	const char *fabric;    /* of that provider only this fabric; NULL: any */
-	const char *name;      /* weft's name for it */
-	int rank;              /* which to prefer when none is asked for: smaller is better */
-	bool by_default;       /* false: only when asked for by name */
-	bool crashes;          /* it takes the process with it: as if it were not there */
-	bool delivery_implied; /* a completed write is in the peer's memory without asking for it */
-	bool direct;           /* so is one of shm where it copies directly, which is found out by peer: direct.c */
-	bool close_quiesces;   /* nothing lands at the peer after our endpoint is closed */
-	uint32_t window_ops;   /* to one peer; 0: from the provider's queue */
-	uint64_t window_bytes; /* to one peer; 0: from the link's speed */
+	const char *provider;          /* libfabric's name */
+	const char *fabric;            /* only this fabric of the provider; NULL: any */
+	const char *name;              /* weft's name for it */
+	int rank;                      /* preference when none is asked for: smaller is better */
+	bool by_default;               /* false: only when asked for by name */
+	bool crashes;                  /* it crashes the process: treated as absent */
+	bool delivery_implied;         /* a completed write is in the peer's memory without asking for delivery */
+	bool direct;                   /* shm: the same holds per peer, where it copies directly: direct.c */
+	bool close_quiesces;           /* nothing lands at the peer after our endpoint is closed */
+	uint32_t window_ops;           /* to one peer; 0: derived from the provider's queue */
+	uint64_t window_bytes;         /* to one peer; 0: derived from the link's speed */
 	bool immediate_needs_delivery; /* a write with an immediate completes early unless delivery is asked for */
 	bool no_empty_immediate;       /* a write of no bytes with an immediate fails */
-	bool one_range;                /* it offers several ranges an operation and misplaces them */
-	bool target_looks; /* a peer must look for its queue to drain, even of one-sided writes, and nothing wakes it */
-	bool sockets;      /* the kernel's TCP sockets: it decides by which device they send */
+	bool one_range;                /* it offers several ranges per operation and misplaces them */
+	bool target_looks; /* the peer must poll to drain its queue, even for writes, and nothing wakes it */
+	bool sockets;      /* the kernel's TCP sockets: the kernel chooses the device */
 	bool no_wait;      /* its wait object costs more than it saves */
-	uint32_t
-	    keep_addresses; /* it cannot take an address again that was removed, and has room for so many; 0: it can */
-	uint32_t frame_least; /* shorter messages take longer */
-	uint32_t most_pages;  /* in one region that peers may write to; 0: no limit is known */
-	bool emulates;        /* where the card cannot write; FI_OPT_EFA_EMULATED_WRITE tells */
+	/* it cannot take a removed address again, and has room for this many; 0: no such limit */
+	uint32_t keep_addresses;
+	/* it numbers messages by peer, and removing an address forgets the numbers on one side only: this many unused ones stay */
+	uint32_t idle_addresses;
+	uint32_t frame_least; /* shorter messages take longer than this many bytes */
+	uint32_t most_pages;  /* most pages in one region that peers may write to; 0: no known limit */
+	bool emulates;        /* emulates writes where the card has none; FI_OPT_EFA_EMULATED_WRITE tells */
 	bool own_shm;         /* it takes another way to peers of the same host, unless FI_LOCAL_COMM is left out */
-	uint32_t
-	    receives; /* it posts as many buffers of its own as rx_attr->size says: so many will do; 0: it does not */
-	bool
-	    registers_beside; /* memory may be registered by another thread while the worker posts, whatever FI_THREAD_DOMAIN says */
+	/* it posts rx_attr->size buffers of its own: this many are enough; 0: it does not */
+	uint32_t receives;
+	/* closing an endpoint with a message on it that nobody has read makes it use what it has freed */
+	bool read_before_close;
+	/* its queue has room for FI_UNIVERSE_SIZE peers, which may be more than the card's holds */
+	bool sized_by_universe;
+	/* another thread may register memory while the worker posts, whatever FI_THREAD_DOMAIN says */
+	bool registers_beside;
 };
 
-/* Both names as fi_info has them; fabric may be NULL. Never NULL: the last row is for all others. */
+/* Takes both names from fi_info; fabric may be NULL. Never returns NULL: the last row is for all others. */
 const struct wf_quirks *wf_quirks_of(const char *provider, const char *fabric);
 #endif

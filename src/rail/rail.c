@@ -1,10 +1,10 @@
 /*
- * Opening, reopening and closing a rail: fabric, domain, completion queue, and for each of its two endpoints an address
- * vector and an event queue.
- * Limits come from fi_info, exceptions from quirks.c. Runs on the worker that owns the rail.
+ * Opens, reopens and closes a rail: fabric, domain, completion queue, and an address vector and an event queue for each
+ * of its two endpoints. Limits come from fi_info, exceptions from quirks.c. Runs on the worker that owns the rail.
  */
-#include "rail/internal.h"
+#include "rail/host.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +14,9 @@
 #define WINDOW_FIRST      (1u << 20)
 #define OPEN_TRIES        64
 #define OUTGOING_RECEIVES 256u
+#define READS_AT_CLOSE    64 /* of up to 32 messages each */
 
-#define WINDOW_TIME_NS UINT64_C(200000) /* bytes a link moves in so long cover its latency many times */
+#define WINDOW_TIME_NS UINT64_C(200000) /* a window of what the link moves in this time covers its latency many times */
 
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text)
 {
@@ -33,7 +34,7 @@ static int failed(struct wf_rail *rail, const char *what, int error)
 	return error;
 }
 
-/* Whether writes can be asked to complete only when delivered: a provider says so by accepting the hint. */
+/* Returns whether writes can be asked to complete only on delivery: a provider says so by accepting the hint. */
 static bool offers_delivery(const struct fi_info *info)
 {
 	struct fi_info *hints = fi_dupinfo(info), *found = NULL;
@@ -68,7 +69,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	if (limits->window_ops > limits->queue_ops / 2)
 		limits->window_ops = limits->queue_ops / 2;
 	limits->window_bytes = quirks->window_bytes ? quirks->window_bytes : bytes > 1 << 20 ? bytes : 1 << 20;
-	/* What a socket's path carries is not what its interface says. */
+	/* A socket's path may be slower than its interface says. */
 	limits->adapts = !nic->link_bps || quirks->sockets;
 	limits->window_first =
 	    limits->adapts && limits->window_bytes > WINDOW_FIRST ? WINDOW_FIRST : limits->window_bytes;
@@ -81,6 +82,9 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	limits->address_format = info->addr_format;
 	limits->delivery_complete = quirks->delivery_implied || offers_delivery(info);
 	limits->target_looks = quirks->target_looks;
+	limits->dead_keys_kill = quirks->emulates;
+	limits->outlives_keys = quirks->sockets;
+	limits->numbers_messages = quirks->idle_addresses;
 	limits->sockets = quirks->sockets;
 	limits->close_quiesces = quirks->close_quiesces;
 	limits->immediate = info->domain_attr->cq_data_size >= 4;
@@ -89,7 +93,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	rail->needs_local = info->domain_attr->mr_mode & FI_MR_LOCAL;
 }
 
-/* What may complete besides peers' immediates: what both endpoints post, and what a provider posts for itself. */
+/* Completions other than peers' immediates: what both endpoints post, and what a provider posts for itself. */
 static size_t own_completions(const struct wf_rail *rail)
 {
 	const struct fi_info *info = rail->info;
@@ -114,8 +118,8 @@ static int try_cq(struct wf_rail *rail, struct fi_cq_attr *attr)
 	return error;
 }
 
-/* Never more completions outstanding than the queue holds: some NICs lose what does not fit. One that has no room for all
- * immediates is shared out in smaller parts (greeting.c). */
+/* Never lets more completions be outstanding than the queue holds: some NICs lose what does not fit. A queue without
+ * room for all immediates is shared out in smaller parts (greeting.c). */
 static int open_cq(struct wf_rail *rail)
 {
 	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_DATA };
@@ -129,10 +133,23 @@ static int open_cq(struct wf_rail *rail)
 	} while (error && room);
 	if (error)
 		return failed(rail, "opening the completion queue", error);
-	/* Providers say there how large it is. */
+	/* Providers store the real size there. */
 	rail->limits.immediates = attr.size > own ? at_most(attr.size - own, WF_IMMEDIATES_ROOM) : 0;
 	rail->limits.waits = rail->wait_fd;
 	return 0;
+}
+
+/* If another process opened the same port at the same moment, listening fails: the next try uses the next port. */
+static int not_enabled(struct wf_rail *rail, int error)
+{
+	failed(rail, "enabling the endpoint", error);
+	if (error == -FI_EADDRINUSE && rail->ports.high)
+		return -FI_EBUSY;
+	if (error != -FI_EINVAL || !rail->quirks->sized_by_universe)
+		return error;
+	wf_log(rail->log, WEFT_LOG_ERROR, "rail %s: enabling the endpoint: %s. Is the card's queue too small? Set %s",
+	       rail->name, fi_strerror(-error), "FI_UNIVERSE_SIZE=16 in the environment, or the number of peers");
+	return -EIO;
 }
 
 static int open_endpoint(struct wf_rail *rail, enum wf_end which)
@@ -143,14 +160,15 @@ static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 	size_t receives = rail->info->rx_attr->size;
 	int error;
 
-	/* Some providers call abort() on an internal error when no event queue is bound. */
+	/* Some providers call abort() on an internal error if no event queue is bound. */
 	if ((error = fi_eq_open(rail->fabric, &eq, &end->eq, NULL)))
 		return failed(rail, "opening the event queue", error);
 	if (!rail->cq && (error = open_cq(rail)))
 		return error;
 	if ((error = fi_av_open(rail->domain, &av, &end->av, NULL)))
 		return failed(rail, "opening the address vector", error);
-	/* Nobody sends to the outgoing one but providers their own answers; receive buffers are most of an endpoint's memory. */
+	/* Only providers send to the outgoing endpoint, their own answers. Receive buffers are most of an endpoint's
+	 * memory. */
 	if (which == WF_OUTGOING && receives > OUTGOING_RECEIVES)
 		rail->info->rx_attr->size = OUTGOING_RECEIVES;
 	error = wf_rail_endpoint(rail, which == WF_PUBLISHED, &end->ep);
@@ -161,19 +179,26 @@ static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 	    (error = fi_ep_bind(end->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV)) ||
 	    (error = fi_ep_bind(end->ep, &end->av->fid, 0)))
 		return failed(rail, "binding the endpoint", error);
-	/* A port that another opened at the same moment is taken when it listens: the next try has the next port. */
 	if ((error = fi_enable(end->ep)))
-		return failed(rail, "enabling the endpoint",
-			      error == -FI_EADDRINUSE && rail->ports.high ? -FI_EBUSY : error);
+		return not_enabled(rail, error);
 	wf_strangers_limit_reads(rail, which);
 	if (which == WF_OUTGOING)
 		wf_rail_ask(rail, end->ep);
 	return 0;
 }
 
-static void close_endpoint(struct wf_endpoint *end)
+/* Has the provider handle what came in; completions of ours stay to be read. */
+static void read_before_close(struct wf_rail *rail)
 {
-	/* The endpoint first: from here on nothing of what was posted can touch memory. */
+	for (int i = 0; rail->quirks && rail->quirks->read_before_close && rail->cq && i < READS_AT_CLOSE; i++)
+		fi_cq_read(rail->cq, NULL, 0);
+}
+
+static void close_endpoint(struct wf_rail *rail, struct wf_endpoint *end)
+{
+	if (end->ep)
+		read_before_close(rail);
+	/* The endpoint first: from here on nothing that was posted can touch memory. */
 	if (end->ep)
 		fi_close(&end->ep->fid);
 	if (end->av)
@@ -188,14 +213,18 @@ static void close_endpoint(struct wf_endpoint *end)
 
 void wf_rail_shut(struct wf_rail *rail, enum wf_end which)
 {
+	if (rail->local) {
+		wf_host_shut(rail, which);
+		return;
+	}
 	wf_strangers_leave(rail, which);
-	close_endpoint(&rail->end[WF_OUTGOING]);
+	close_endpoint(rail, &rail->end[WF_OUTGOING]);
 	rail->unrung = false;
 	if (rail->quirks && rail->quirks->direct)
-		rail->rma_flags = 0; /* until an address is inserted that needs more */
+		rail->rma_flags = 0; /* until an inserted address needs more */
 	if (which == WF_OUTGOING)
 		return;
-	close_endpoint(&rail->end[WF_PUBLISHED]);
+	close_endpoint(rail, &rail->end[WF_PUBLISHED]);
 	if (rail->cq)
 		fi_close(&rail->cq->fid);
 	rail->cq = NULL;
@@ -206,8 +235,8 @@ static int reopen_endpoint(struct wf_rail *rail, enum wf_end which)
 {
 	int error = -FI_EBUSY;
 
-	/* shm names its file by process id and a running number, and a process that was killed leaves it behind: when ids
-	 * come round again the name is taken, and the next number is not. */
+	/* shm names its file by process id and a running number, and a killed process leaves it behind. When process
+	 * ids wrap around, the name is taken, but the next number is free. */
 	for (int i = 0; i < OPEN_TRIES && error == -FI_EBUSY; i++) {
 		wf_rail_shut(rail, which);
 		error = open_endpoint(rail, which);
@@ -221,15 +250,24 @@ int wf_rail_reopen(struct wf_rail *rail)
 {
 	int error = 0;
 
+	if (rail->local)
+		return wf_host_reopen(rail);
 	for (enum wf_end which = WF_PUBLISHED; which < WF_ENDS && !error; which++)
 		if (!rail->end[which].ep)
 			error = reopen_endpoint(rail, which);
 	return error;
 }
 
+/* The providers that register beside the worker are those whose endpoints are the card's. Sockets are the worker's: it looks at
+ * those of all its rails (strangers.c). */
+bool wf_rail_reopens_beside(const struct wf_rail *rail)
+{
+	return rail->quirks->registers_beside && !rail->quirks->sockets && !rail->local;
+}
+
 bool wf_rail_is_open(const struct wf_rail *rail, enum wf_end end)
 {
-	return rail->end[end].ep != NULL;
+	return rail->end[end].ep != NULL || rail->host_open[end];
 }
 
 static int make_room(struct wf_rail *rail)
@@ -240,8 +278,12 @@ static int make_room(struct wf_rail *rail)
 	rail->failures.entry = calloc(rail->failures.room, sizeof(*rail->failures.entry));
 	if (!rail->failures.entry)
 		return -ENOMEM;
-	for (int i = 0; i < WF_ENDS; i++)
+	/* A provider has one reason or the other to keep addresses: those that stay for good are never idle. */
+	assert(!rail->quirks->keep_addresses || !rail->quirks->idle_addresses);
+	for (int i = 0; i < WF_ENDS; i++) {
 		rail->end[i].addresses.most = rail->quirks->keep_addresses;
+		rail->end[i].addresses.idle_most = rail->quirks->idle_addresses;
+	}
 	return 0;
 }
 
@@ -256,6 +298,15 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 	rail->receive_frames = receive_frames;
 	rail->ports = nic->ports;
 	snprintf(rail->name, sizeof(rail->name), "%s", nic->name);
+	if (nic->local) {
+		rail->quirks = wf_quirks_of(nic->provider, NULL);
+		rail->allocations = nic->allocations;
+		error = wf_host_open(rail);
+		if (error)
+			goto fail;
+		*ret_rail = rail;
+		return 0;
+	}
 	rail->info = fi_dupinfo(nic->info);
 	if (!rail->info)
 		goto fail;
@@ -265,7 +316,7 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 	error = make_room(rail);
 	if (error)
 		goto fail;
-	rail->info->tx_attr->op_flags = 0; /* asked for operation by operation */
+	rail->info->tx_attr->op_flags = 0; /* asked for per operation */
 	rail->info->rx_attr->op_flags = 0;
 	if ((error = fi_fabric(rail->info->fabric_attr, &rail->fabric, NULL))) {
 		failed(rail, "opening the fabric", error);
@@ -290,6 +341,7 @@ void wf_rail_close(struct wf_rail *rail)
 	if (!rail)
 		return;
 	wf_rail_shut(rail, WF_PUBLISHED);
+	wf_local_close(rail->local);
 	wf_abandoned_close(rail->abandoned);
 	if (rail->domain)
 		fi_close(&rail->domain->fid);
@@ -316,7 +368,11 @@ const struct wf_rail_error *wf_rail_last_error(const struct wf_rail *rail)
 int wf_rail_address(struct wf_rail *rail, uint8_t *address, uint8_t *bytes)
 {
 	size_t length = *bytes;
-	int error = fi_getname(&rail->end[WF_PUBLISHED].ep->fid, address, &length);
+	int error;
+
+	if (rail->local)
+		return wf_host_address(rail, address, bytes);
+	error = fi_getname(&rail->end[WF_PUBLISHED].ep->fid, address, &length);
 
 	if (error)
 		return failed(rail, "asking for the endpoint's address", error);
@@ -324,7 +380,8 @@ int wf_rail_address(struct wf_rail *rail, uint8_t *address, uint8_t *bytes)
 	return 0;
 }
 
-/* Addresses come from peers, and providers read as much as theirs have: to the end of a text, or as long as our own. */
+/* Addresses come from peers, and providers read up to the end of a text, or as many bytes as their own addresses
+ * have. */
 static bool is_address(const struct wf_rail *rail, const struct wf_endpoint *end, const uint8_t *address, uint8_t bytes)
 {
 	uint8_t own[256];
@@ -340,11 +397,13 @@ int wf_rail_insert(struct wf_rail *rail, enum wf_end which, const uint8_t *addre
 	struct wf_endpoint *end = &rail->end[which];
 	int error;
 
+	if (rail->local)
+		return wf_host_insert(rail, which, address, bytes, ret_target);
 	if (!is_address(rail, end, address, bytes))
 		return -EINVAL;
 	error = wf_addresses_insert(&end->addresses, end->av, address, bytes, ret_target);
-	/* Asked again for an address that is kept: another process may have it by now. For the whole rail: the provider goes
-	 * by the first peer it has met. */
+	/* Checked again for an address that is kept, because another process may have it by now. The result applies
+	 * to the whole rail: the provider decides by the first peer it has met. */
 	if (rail->quirks->direct && !wf_rail_copies_directly(rail, address, bytes))
 		rail->rma_flags = FI_DELIVERY_COMPLETE;
 	return error && error != -EMLINK ? failed(rail, "inserting a peer's address", error) : error;
@@ -354,12 +413,16 @@ void wf_rail_remove(struct wf_rail *rail, enum wf_end which, const uint8_t *addr
 {
 	struct wf_endpoint *end = &rail->end[which];
 
+	if (rail->local)
+		wf_local_remove(rail->local, (int)which, address);
 	if (end->av && wf_addresses_remove(&end->addresses, end->av, address, bytes))
 		wf_abandoned_removed(rail->abandoned);
 }
 
 bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes)
 {
+	if (rail->local)
+		return wf_local_has(rail->local, (int)end, address);
 	return wf_addresses_have(&rail->end[end].addresses, address, bytes);
 }
 

@@ -1,9 +1,10 @@
 /*
- * Which device the kernel sends by. A rail over sockets is only a source address, and the kernel routes by destination: its
- * device carries the traffic only where the route from that address leaves by that device. rtnetlink answers by the same rules
- * and tables as the socket's own packets; a question takes microseconds. Which devices have the rails' addresses takes longer
- * on a host with many, so that is looked up once for each state of the tables. A struct wf_routes belongs to one worker;
- * wf_route_between() and wf_address_text() may be called by any thread.
+ * Finds which device the kernel sends by. A rail over sockets is only a source address, and the kernel routes by
+ * destination: the rail's device carries the traffic only if the route from that address leaves by that device.
+ * rtnetlink answers by the same rules and tables as apply to the socket's own packets; a question takes microseconds.
+ * Finding which devices have the rails' addresses takes longer on a host with many devices, so that happens once per
+ * change of the tables. A struct wf_routes belongs to one worker; any thread may call wf_route_between() and
+ * wf_address_text().
  */
 #include "rail/internal.h"
 #include "wire/blob.h"
@@ -21,39 +22,39 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TRIES        2    /* the second on a socket that is new */
+#define TRIES        2    /* the second on a new socket */
 #define LISTING_MOST 4096 /* datagrams, of about a hundred addresses each */
-#define HEARD_MOST   512  /* more than the watch holds */
+#define HEARD_MOST   512  /* more than the watching socket holds */
 
-/* An internet address without its port: a family, its bytes, how many. */
+/* An internet address without its port: family, bytes, length. */
 struct host {
 	uint8_t family, bytes;
 	uint8_t address[16];
 };
 
-/* An address of ours and the device that has it. */
+/* One of our addresses and the device that has it. */
 struct own {
 	struct host host;
 	struct link {
-		uint32_t
-		    device; /* 0: none that could carry anything (lo, a dummy), or one that lo has without listing it */
+		/* 0: no device that could carry anything (lo, a dummy), or an address that lo has without listing it */
+		uint32_t device;
 		bool runs;
-	} link, listed;   /* as known, and as far as it is being listed */
-	uint32_t changes; /* of link */
+	} link, listed;   /* the known link, and the one found by the listing in progress */
+	uint32_t changes; /* how often link changed */
 };
 
 struct wf_routes {
-	int watch;       /* hears of changes; -1: nobody does */
-	int fd;          /* asks; -1: the next question opens it */
-	uint32_t number; /* of the last question: its answer says so too */
-	bool listed;     /* own[].link is as the tables are */
-	bool unanswered; /* a question was, since changes were last asked for */
+	int watch;       /* socket that hears of changes; -1: none */
+	int fd;          /* socket for questions; -1: the next question opens it */
+	uint32_t number; /* of the last question; its answer repeats it */
+	bool listed;     /* own[].link matches the tables */
+	bool unanswered; /* a question had no answer since changes were last asked for */
 	uint32_t count;
 	struct own own[WF_MAX_RAILS];
-	_Alignas(struct nlmsghdr) char answer[8192]; /* no datagram of a listing is larger */
+	_Alignas(struct nlmsghdr) char answer[8192]; /* the largest datagram of a listing fits */
 };
 
-/* The address may lie anywhere: what a peer sent is not aligned. */
+/* The address may be unaligned: it comes from a peer. */
 static bool take_host(const void *sockaddr, size_t bytes, struct host *host)
 {
 	struct sockaddr_in6 v6 = { 0 };
@@ -75,7 +76,7 @@ static bool take_host(const void *sockaddr, size_t bytes, struct host *host)
 
 /* ---- asking ---- */
 
-/* Whatever is left to be read there answers no later question. */
+/* Drops the socket, so that what is left to be read there answers no later question. */
 static void leave(struct wf_routes *routes)
 {
 	if (routes->fd >= 0)
@@ -91,8 +92,8 @@ static bool ask(struct wf_routes *routes, struct nlmsghdr *question)
 	return routes->fd >= 0 && send(routes->fd, question, question->nlmsg_len, 0) == (ssize_t)question->nlmsg_len;
 }
 
-/* The kernel has answered by the time that send() returns, and goes on with a listing while we read. NULL: it has not, or
- * that is no answer to the last question. */
+/* The kernel has answered by the time that send() returns, and continues a listing while we read. Returns NULL if it
+ * has not, or if the message does not answer the last question. */
 static struct nlmsghdr *hear(struct wf_routes *routes, size_t *ret_bytes)
 {
 	struct nlmsghdr *header = (struct nlmsghdr *)routes->answer;
@@ -114,7 +115,7 @@ static bool name_of(const struct wf_routes *routes, uint32_t device, struct ifre
 	return routes->fd >= 0 && !ioctl(routes->fd, SIOCGIFNAME, request);
 }
 
-/* Of a device that cannot be asked any more there will be news. */
+/* If the device cannot be asked any more, a change will be announced. */
 static struct link link_of(const struct wf_routes *routes, uint32_t device)
 {
 	struct link link = { device, true };
@@ -129,7 +130,7 @@ static struct link link_of(const struct wf_routes *routes, uint32_t device)
 	return link;
 }
 
-/* Its IFA_LOCAL is ours; where there is none, IFA_ADDRESS is. The first device that has it counts. */
+/* IFA_LOCAL is our address, or IFA_ADDRESS if there is none. The first device that has it counts. */
 static void list_address(struct wf_routes *routes, struct nlmsghdr *header)
 {
 	struct ifaddrmsg *message = NLMSG_DATA(header);
@@ -181,7 +182,7 @@ static bool has_family(const struct wf_routes *routes, uint8_t family)
 	return false;
 }
 
-/* All of ours in one go: a host's devices may be many, our addresses are few. */
+/* Lists all our addresses in one go: a host may have many devices, but we have few addresses. */
 static bool list_own(struct wf_routes *routes)
 {
 	for (int i = 0; i < TRIES && !routes->listed; i++) {
@@ -203,7 +204,7 @@ static bool list_own(struct wf_routes *routes)
 	return true;
 }
 
-/* NULL: the kernel cannot be asked. */
+/* Returns NULL if the kernel cannot be asked. */
 static struct own *own_of(struct wf_routes *routes, const struct host *host)
 {
 	struct own *own = routes->own;
@@ -214,7 +215,7 @@ static struct own *own_of(struct wf_routes *routes, const struct host *host)
 	if (i < routes->count) {
 		own = &routes->own[i];
 	} else {
-		/* A group has no more rails than there is room for. */
+		/* A group has at most WF_MAX_RAILS rails. */
 		if (routes->count < WF_MAX_RAILS)
 			own = &routes->own[routes->count++];
 		*own = (struct own){ .host = *host };
@@ -378,7 +379,7 @@ struct wf_routes *wf_routes_open(void)
 	if (!routes)
 		return NULL;
 	routes->watch = watch();
-	/* Now, in the namespace that the watch is in, and while there are descriptors. */
+	/* Opened now, in the same namespace as the watch, and while there are descriptors left. */
 	routes->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	return routes;
 }
@@ -401,11 +402,11 @@ bool wf_routes_changed(struct wf_routes *routes)
 	if (!routes || routes->watch < 0)
 		return false;
 	changed = routes->unanswered;
-	/* Bounded: on a host whose routes change all the time the next look takes the rest. */
+	/* Bounded: on a host whose routes change all the time the next call takes the rest. */
 	for (int i = 0; i < HEARD_MOST; i++) {
 		ssize_t got = recv(routes->watch, some, sizeof(some), MSG_DONTWAIT);
 
-		if (got < 0 && errno != ENOBUFS) /* more was said than it holds */
+		if (got < 0 && errno != ENOBUFS) /* more changes than the socket's buffer holds */
 			break;
 		changed = true;
 	}
@@ -431,6 +432,7 @@ void wf_address_text(const uint8_t *address, uint8_t bytes, char *text, size_t r
 		return;
 	}
 	inet_ntop(its.family, its.address, host, sizeof(host));
-	memcpy(&port, address + offsetof(struct sockaddr_in, sin_port), sizeof(port)); /* sin6_port lies there too */
+	/* sin6_port has the same offset. */
+	memcpy(&port, address + offsetof(struct sockaddr_in, sin_port), sizeof(port));
 	snprintf(text, room, its.family == AF_INET6 ? "[%s]:%u" : "%s:%u", host, ntohs(port));
 }

@@ -1,15 +1,16 @@
 /*
- * Connections of strangers: port scanners, health checks, whoever connects to a rail's port and does not speak
- * libfabric. libfabric accepts them and waits for their first bytes for ever, 1.17 loses track of many that leave
- * again, and both hold a descriptor each until the process has none left. Worse, an endpoint that is closed meanwhile
- * leaves them with a pointer to freed memory.
+ * Handles connections of strangers: port scanners, health checks, and anything else that connects to a rail's port and
+ * does not speak libfabric. libfabric accepts them and waits for their first bytes for ever; 1.17 loses track of many
+ * that leave again. Each holds a descriptor until the process has none left. Worse, an endpoint that is closed
+ * meanwhile leaves them with a pointer to freed memory.
  *
- * A connection is a stranger's while nothing was ever sent on it: libfabric answers a peer's request in the turn that
- * reads it. One that is silent for too long is no peer's. Nor is one whose bytes libfabric leaves unread: it has read
- * others before, did not answer, and never looks again. Turns are counted there, not time: where this process was
- * stopped, a peer's request lies unread for long. Such a connection is shut down, which makes libfabric close it; one
- * that libfabric still has not closed many turns later is lost to it, and is closed here. All of this is safe because
- * only the worker that owns the rail, on which this runs, makes libfabric open or close these descriptors.
+ * A connection is a stranger's while nothing was ever sent on it, because libfabric answers a peer's request in the
+ * turn that reads it. A connection that is silent for too long is no peer's. Nor is one whose bytes libfabric leaves
+ * unread: libfabric has read earlier bytes, did not answer, and never looks again. Unread bytes are judged by turns,
+ * not by time, because a peer's request lies unread for long where this process was stopped. Such a connection is shut
+ * down, which makes libfabric close it. If libfabric still has not closed it many turns later, libfabric has lost it,
+ * and it is closed here. All of this is safe because it runs on the worker that owns the rail, and only that worker
+ * makes libfabric open or close these descriptors.
  */
 #include "rail/internal.h"
 
@@ -25,42 +26,42 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define RAILS            64 /* of a group */
+#define RAILS            64 /* per group */
 #define DOORS            (RAILS * WF_ENDS)
-#define LOOKED_AT        512 /* descriptors in one go */
+#define LOOKED_AT        512 /* descriptors per call */
 #define PASS_NS          UINT64_C(1000000000)
 #define SILENT_MS        5000u
-#define CROWD            64    /* so many at once: no more patience … */
-#define SILENT_CROWD_MS  250u  /* … than this */
-#define KNOWN_STEP       1024u /* by so many descriptors what is remembered grows */
-#define LOST_TURNS       10u   /* of libfabric's progress, in which it sees to whatever it still watches */
-#define EVENTS_A_TURN    128u  /* that libfabric sees to, 2.x; 1.17: 1024 */
-#define TCP_STATE_LISTEN 10    /* <netinet/tcp.h>, which <linux/tcp.h> excludes */
+#define CROWD            64    /* with more strangers than this, patience ends … */
+#define SILENT_CROWD_MS  250u  /* … after this time */
+#define KNOWN_STEP       1024u /* descriptors by which the memory of known ones grows */
+#define LOST_TURNS       10u   /* turns of progress in which libfabric handles every socket that it still watches */
+#define EVENTS_A_TURN    128u  /* events that libfabric 2.x handles per turn; 1.17: 1024 */
+#define TCP_STATE_LISTEN 10    /* from <netinet/tcp.h>, which <linux/tcp.h> excludes */
 
-/* The address an endpoint listens at. */
+/* The address at which an endpoint listens. */
 union door {
 	struct sockaddr any;
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
 };
 
-enum state { QUIET, UNREAD, SHUT }; /* has bytes that libfabric did not read yet; was shut down */
+enum state { QUIET, UNREAD, SHUT }; /* UNREAD: has bytes that libfabric did not read yet; SHUT: was shut down */
 
-/* What is known of a descriptor. */
+/* What is known about a descriptor. */
 struct known {
-	uint64_t cookie; /* which connection it was: descriptors are used again */
-	uint32_t turn;   /* in which it came to be in this state */
+	uint64_t cookie; /* identifies the connection, because descriptors are reused */
+	uint32_t turn;   /* in which it entered this state */
 	enum state state;
 };
 
 struct wf_strangers {
-	DIR *descriptors; /* of this process: opened early, for later there may be none left to open it with */
+	DIR *descriptors; /* of this process; opened early, because later there may be no descriptor left */
 	struct wf_rail *rail[RAILS];
-	uint32_t rails, doors, turns, found, before; /* found: in this pass; before: in the last */
-	uint64_t next_ns;                            /* the next pass */
+	uint32_t rails, doors, turns, found, before; /* found: in this pass; before: in the last one */
+	uint64_t next_ns;                            /* time of the next pass */
 	bool passing, no_room;
 	union door door[DOORS];
-	struct known *known; /* by descriptor: as many as the highest of a stranger's asked for */
+	struct known *known; /* by descriptor, up to the highest one of a stranger */
 	uint32_t known_room;
 };
 
@@ -82,7 +83,8 @@ static bool is_at(const union door *door, uint32_t doors, int fd)
 	struct sockaddr_storage name;
 	socklen_t bytes = sizeof(name);
 
-	/* Of anybody's descriptor, which its owner may close just now: the bare call, which ThreadSanitizer does not take for use. */
+	/* The descriptor's owner may close it at this moment. The bare system call keeps ThreadSanitizer from
+	 * reporting that. */
 	if (syscall(SYS_getsockname, fd, &name, &bytes))
 		return false;
 	for (uint32_t i = 0; i < doors; i++)
@@ -100,7 +102,7 @@ static bool take_door(const struct wf_rail *rail, enum wf_end end, union door *d
 	       !fi_getname(&rail->end[end].ep->fid, door, &bytes);
 }
 
-/* Also what waits to be sent counts as sent. */
+/* Bytes that still wait to be sent count as sent. */
 static bool is_strangers(int fd, struct tcp_info *info)
 {
 	socklen_t bytes = sizeof(*info);
@@ -148,7 +150,7 @@ void wf_strangers_watch(struct wf_strangers *strangers, struct wf_rail *rail)
 	rail->strangers = strangers;
 }
 
-/* NULL: no memory, and a later pass tries again. */
+/* Returns NULL without memory; a later pass tries again. */
 static struct known *known_of(struct wf_strangers *strangers, int fd, uint64_t cookie)
 {
 	uint32_t room = ((uint32_t)fd / KNOWN_STEP + 1) * KNOWN_STEP;
@@ -175,13 +177,14 @@ static void now_is(struct wf_strangers *strangers, struct known *known, enum sta
 	known->state = state;
 }
 
-/* So long in one state: libfabric has seen to every socket that it watches by now, had all strangers been ready. */
+/* True after enough turns in one state for libfabric to have handled every socket that it watches, even if all
+ * strangers were ready. */
 static bool is_lost(const struct wf_strangers *strangers, const struct known *known)
 {
 	return strangers->turns - known->turn >= LOST_TURNS + (strangers->before + strangers->found) / EVENTS_A_TURN;
 }
 
-/* 1 for one that is shut down now, once in its life. */
+/* Returns 1 when it shuts the connection down, once in its life. */
 static uint32_t judge(struct wf_strangers *strangers, int fd)
 {
 	uint32_t limit = strangers->before > CROWD || strangers->found > CROWD ? SILENT_CROWD_MS : SILENT_MS;
@@ -204,7 +207,7 @@ static uint32_t judge(struct wf_strangers *strangers, int fd)
 	now_is(strangers, known, has_unread(fd) ? UNREAD : QUIET);
 	if (known->state == UNREAD ? !is_lost(strangers, known) : info.tcpi_last_data_recv < limit)
 		return 0;
-	/* Reading only: a peer's request that comes just now is still read, and can be answered. */
+	/* Reading only: a peer's request that comes at this moment is still read, and can be answered. */
 	shutdown(fd, SHUT_RD);
 	now_is(strangers, known, SHUT);
 	return 1;
@@ -215,7 +218,7 @@ bool wf_strangers_no_room(const struct wf_strangers *strangers)
 	return strangers->no_room;
 }
 
-/* Whether the process can still open anything, and libfabric accept anyone. */
+/* Notes whether the process can still open a descriptor, and so whether libfabric can accept anyone. */
 static void look_for_room(struct wf_strangers *strangers)
 {
 	int fd = fcntl(dirfd(strangers->descriptors), F_DUPFD_CLOEXEC, 0);
@@ -261,9 +264,9 @@ uint32_t wf_strangers_look(struct wf_strangers *strangers, uint64_t now_ns)
 
 #define PATIENCE_US 1000 /* the kernel rounds it up to a tick */
 
-/* libfabric 1.17 reads a stranger's first bytes from a socket that blocks, header and body one after the other: whoever sends
- * half of them would hold the worker for good. An accepted socket inherits the listener's limit. A peer's connection does not
- * block once it is made. */
+/* libfabric 1.17 reads a stranger's first bytes from a blocking socket, header and body one after the other: a
+ * stranger that sends half of them would hold the worker for good. An accepted socket inherits this limit from the
+ * listener. A peer's connection does not block once it is made. */
 void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end)
 {
 	const struct timeval limit = { 0, PATIENCE_US };
@@ -285,12 +288,12 @@ void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end)
 
 /* ---- before an endpoint is closed ---- */
 
-/* The doors of endpoints that are about to be closed. */
+/* The doors of endpoints that are about to close. */
 struct leaving {
 	union door door[WF_ENDS];
 	int listener[WF_ENDS];
 	uint32_t doors, listeners;
-	uint32_t strangers, descriptors; /* found there; of the process */
+	uint32_t strangers, descriptors; /* strangers found there; descriptors of the process */
 };
 
 static void for_all_at(struct leaving *leaving, DIR *descriptors, void (*act)(struct leaving *leaving, int fd))
@@ -307,7 +310,7 @@ static void for_all_at(struct leaving *leaving, DIR *descriptors, void (*act)(st
 	}
 }
 
-/* The listener too: nobody comes after this. Who has said something is read in the next turn, and answered. */
+/* Includes the listener, so nobody comes after this. The next turn reads and answers those that have spoken. */
 static void turn_away(struct leaving *leaving, int fd)
 {
 	struct tcp_info info;
@@ -322,7 +325,7 @@ static void turn_away(struct leaving *leaving, int fd)
 	}
 }
 
-/* What libfabric has not let go of by now is lost to it, and nobody would look at this door again. */
+/* libfabric has lost what it still holds now, and nobody would look at this door again. */
 static void close_lost(struct leaving *leaving, int fd)
 {
 	struct tcp_info info;
@@ -341,7 +344,8 @@ static void leave(struct wf_rail *rail, struct leaving *leaving, DIR *descriptor
 	for_all_at(leaving, descriptors, turn_away);
 	if (!leaving->strangers)
 		return;
-	/* Reading nothing makes libfabric look at its sockets. It takes an old errno for why a connection ended. */
+	/* Reading nothing makes libfabric look at its sockets. errno is cleared, because libfabric takes an old
+	 * value for the reason why a connection ended. */
 	for (uint32_t i = 0; i < LOST_TURNS + leaving->descriptors / EVENTS_A_TURN; i++) {
 		errno = 0;
 		fi_cq_read(rail->cq, &none, 0);
@@ -349,7 +353,7 @@ static void leave(struct wf_rail *rail, struct leaving *leaving, DIR *descriptor
 	for_all_at(leaving, descriptors, close_lost);
 }
 
-/* The outgoing endpoint too: no peer connects to it, but libfabric listens there all the same, and scanners find it. */
+/* Includes the outgoing endpoint: no peer connects to it, but libfabric listens there too, and scanners find it. */
 void wf_strangers_leave(struct wf_rail *rail, enum wf_end which)
 {
 	struct leaving leaving = { 0 };
@@ -365,5 +369,5 @@ void wf_strangers_leave(struct wf_rail *rail, enum wf_end which)
 	if (own)
 		closedir(own);
 	else
-		rail->strangers->passing = false; /* it was disturbed: from the start again */
+		rail->strangers->passing = false; /* the pass was disturbed: start again */
 }
