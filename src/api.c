@@ -1,45 +1,70 @@
-/* Every exported function, and nothing else: checks what the caller handed in, then calls the engine. */
+/*
+ * The exported functions that do something, those that tell something being in api_info.c: checks what the caller handed in,
+ * then calls the engine. On the caller's thread.
+ */
 #include "base/error.h"
 #include "base/hot.h"
-#include "engine/engine.h"
-#include "engine/peer.h"
-#include "engine/region.h"
-#include "engine/request.h"
-#include "engine/transfer.h"
+#include "base/sized.h"
+#include "engine/core/control.h"
+#include "engine/core/engine.h"
+#include "engine/peer/directory.h"
+#include "engine/peer/label.h"
+#include "engine/peer/peer.h"
+#include "engine/core/region.h"
+#include "engine/ops/family.h"
+#include "engine/ops/request.h"
+#include "engine/ops/transfer.h"
+#include "engine/ops/wait.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CONFIG_MOST 4096 /* bytes: no caller's configuration is larger, however new its header */
+/* What the program handed in as this library knows it: itself when it has our size, which costs one look, else a copy in room.
+ * NULL stays NULL. An error is set, never cleared. */
+static inline const void *ours(const void *given, void *room, size_t bytes, size_t least, int *error)
+{
+	int failed;
+
+	if (!given || *(const size_t *)given == bytes)
+		return given;
+	failed = wf_sized_read(room, bytes, given, least);
+	if (failed)
+		*error = failed;
+	return room;
+}
+
+/* ret: where the caller wants the handle. An end that is kept for a handle that nobody has would stay for good. */
+static inline const struct weft_op *our_op(const struct weft_op *op, struct weft_op *room, const weft_transfer *ret,
+					   int *error)
+{
+	op = ours(op, room, sizeof(*room), WF_LEAST_OP, error);
+	if (op && !ret && !*error && op->flags & WEFT_KEEP_END)
+		*error = -EINVAL;
+	return op;
+}
 
 /* ---- engine ---- */
 
-/* A caller built against an older header hands in a shorter structure: what it lacks takes the default. */
-static int read_config(const struct weft_config *config, struct weft_config *ret_config)
+int weft_engine_open(const struct weft_config *config, weft_engine **ret_engine, struct weft_error *ret_error,
+		     size_t error_bytes)
 {
-	static const struct weft_config init = WEFT_CONFIG_INIT;
+	struct weft_config room = { .size = sizeof(room) };
+	struct weft_error why = { .scope = WEFT_SCOPE_ENGINE };
+	int error = ret_engine && (!ret_error || error_bytes) ? 0 : -EINVAL;
 
-	*ret_config = init;
-	if (!config)
-		return 0;
-	if (config->size < sizeof(size_t) || config->size > sizeof(*config))
-		return -EINVAL;
-	memcpy(ret_config, config, config->size);
-	return 0;
+	config = config ? ours(config, &room, sizeof(room), WF_LEAST_CONFIG, &error) : &room;
+	if (!error)
+		error = wf_engine_open(config, ret_engine, &why);
+	if (error && ret_error && error_bytes) {
+		wf_error_explain(&why, error);
+		wf_sized_write(ret_error, error_bytes, &why, sizeof(why));
+	}
+	return error;
 }
 
-int weft_open(const struct weft_config *config, weft_engine **ret_engine)
-{
-	struct weft_config full;
-	int error = ret_engine ? read_config(config, &full) : -EINVAL;
-
-	return error ? error : wf_engine_open(&full, ret_engine);
-}
-
-int weft_close(weft_engine *engine)
+int weft_engine_close(weft_engine *engine)
 {
 	if (!engine)
 		return 0;
@@ -47,35 +72,44 @@ int weft_close(weft_engine *engine)
 	return engine->pid == getpid() ? wf_engine_close(engine) : -EPERM;
 }
 
-WF_HOT int weft_progress(weft_engine *engine)
+WF_HOT int weft_engine_progress(weft_engine *engine)
 {
 	if (!engine || !wf_engine_is_manual(engine))
 		return -EINVAL;
 	return wf_engine_progress(engine);
 }
 
-int weft_address(weft_engine *engine, void *blob, size_t *bytes)
+int weft_engine_address(weft_engine *engine, void *blob, size_t *bytes)
 {
 	return engine && bytes && (blob || !*bytes) ? wf_engine_address(engine, blob, bytes, NULL) : -EINVAL;
 }
 
 /* ---- queues ---- */
 
-int weft_queue_open(weft_engine *engine, weft_queue **ret_queue)
+/* Since the engine opened the listening queue has been there: nothing that came meanwhile is lost. */
+static int give_listener(weft_engine *engine, weft_queue **ret_queue)
+{
+	if (engine->listener_given)
+		return -EBUSY;
+	engine->listener_given = true;
+	*ret_queue = atomic_load(&engine->listener);
+	return 0;
+}
+
+int weft_queue_open(weft_engine *engine, uint32_t flags, weft_queue **ret_queue)
 {
 	weft_queue *queue;
-	int error = 0;
+	int error;
 
 	if (!engine || !ret_queue)
 		return -EINVAL;
+	if (flags & ~WEFT_QUEUE_LISTEN)
+		return -EOPNOTSUPP;
 	pthread_mutex_lock(&engine->lock);
-	if (!engine->listener_given) {
-		/* It has been listening since the engine opened: nothing that came meanwhile is lost. */
-		engine->listener_given = true;
-		queue = atomic_load(&engine->listener);
-	} else if (!(error = wf_queue_init(engine, &queue))) {
+	if (flags & WEFT_QUEUE_LISTEN)
+		error = give_listener(engine, &queue);
+	else if (!(error = wf_queue_init(engine, &queue)))
 		wf_list_append(&engine->queues, &queue->link);
-	}
 	pthread_mutex_unlock(&engine->lock);
 	if (!error)
 		*ret_queue = queue;
@@ -84,10 +118,18 @@ int weft_queue_open(weft_engine *engine, weft_queue **ret_queue)
 
 int weft_queue_listen(weft_queue *queue)
 {
+	weft_engine *engine = queue ? queue->engine : NULL;
+	bool given;
+
 	if (!queue)
 		return -EINVAL;
-	atomic_store(&queue->engine->listener, queue);
-	return 0;
+	pthread_mutex_lock(&engine->lock);
+	/* Else what came until now would stay where nobody looks. */
+	given = engine->listener_given;
+	if (given)
+		atomic_store(&engine->listener, queue);
+	pthread_mutex_unlock(&engine->lock);
+	return given ? 0 : -ENOTCONN;
 }
 
 int weft_queue_close(weft_queue *queue)
@@ -113,18 +155,23 @@ int weft_queue_close(weft_queue *queue)
 	return 0;
 }
 
-WF_HOT int weft_queue_poll(weft_queue *queue, struct weft_event *events, int max)
+static inline bool events_fit(const struct weft_event *events, size_t event_bytes, int max)
 {
-	if (!queue || !events || max < 1)
-		return -EINVAL;
-	return wf_queue_poll(queue, events, max);
+	return events && event_bytes >= WF_LEAST_EVENT && event_bytes <= WF_SIZED_MOST && max >= 1;
 }
 
-int weft_queue_wait(weft_queue *queue, struct weft_event *events, int max, uint64_t timeout_ns)
+WF_HOT int weft_queue_poll(weft_queue *queue, struct weft_event *events, size_t event_bytes, int max)
 {
-	if (!queue || !events || max < 1)
+	if (!queue || !events_fit(events, event_bytes, max))
 		return -EINVAL;
-	return wf_queue_wait(queue, events, max, timeout_ns);
+	return wf_queue_poll(queue, events, event_bytes, max);
+}
+
+int weft_queue_wait(weft_queue *queue, struct weft_event *events, size_t event_bytes, int max, uint64_t timeout_ns)
+{
+	if (!queue || !events_fit(events, event_bytes, max))
+		return -EINVAL;
+	return wf_queue_wait(queue, events, event_bytes, max, timeout_ns);
 }
 
 int weft_queue_fd(weft_queue *queue)
@@ -159,6 +206,8 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 
 	if (!engine || !ret_region || (!near && access & WEFT_NEAR_REQUIRED))
 		return -EINVAL;
+	if (access & ~(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ | WEFT_NEAR_REQUIRED))
+		return -EOPNOTSUPP;
 	groups = engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1;
 	if (near) {
 		group = wf_layout_group_near(&engine->layout, near);
@@ -175,10 +224,20 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 	return wf_region_register(engine, base, bytes, access & ~WEFT_NEAR_REQUIRED, groups, ret_region);
 }
 
-/* What a call on one handle came to: that the handle is not there is said in the log. */
+/* The result of a call on one handle; the log says which handle is not there. */
 static int outcome(weft_engine *engine, const char *what, uint64_t handle, int error)
 {
 	return error == -ENOENT ? wf_request_no_such(engine, what, handle) : error;
+}
+
+int weft_memory_alloc(weft_engine *engine, uint64_t bytes, const char *near, void **ret_memory)
+{
+	return engine && ret_memory ? wf_memory_alloc(engine, bytes, near, ret_memory) : -EINVAL;
+}
+
+int weft_memory_free(weft_engine *engine, void *memory)
+{
+	return engine && memory ? wf_memory_free(engine, memory) : -EINVAL;
 }
 
 int weft_region_close(weft_engine *engine, weft_region region)
@@ -221,23 +280,43 @@ static int check_reachable(const weft_engine *engine, const struct wf_wire_addre
 	return -EHOSTUNREACH;
 }
 
-int weft_peer_add(weft_engine *engine, const void *blob, size_t bytes, weft_peer *ret_peer)
+static const struct weft_peer_config *our_peer_config(const struct weft_peer_config *config,
+						      struct weft_peer_config *room, int *error)
 {
-	struct wf_wire_address *address;
-	int error;
+	config = ours(config, room, sizeof(*room), WF_LEAST_PEER_CONFIG, error);
+	if (config && !*error && config->name && strnlen(config->name, WEFT_PEER_NAME_MAX + 1) > WEFT_PEER_NAME_MAX)
+		*error = -ENAMETOOLONG;
+	return config;
+}
 
-	if (!engine || !ret_peer)
-		return -EINVAL;
-	if (atomic_load(&engine->closing))
-		return -ESHUTDOWN;
-	error = read_address(blob, bytes, &address);
+int weft_peer_add(weft_engine *engine, const void *blob, size_t bytes, const struct weft_peer_config *config,
+		  weft_peer *ret_peer)
+{
+	struct weft_peer_config room;
+	struct wf_wire_address *address;
+	int error = engine && ret_peer ? 0 : -EINVAL;
+
+	config = our_peer_config(config, &room, &error);
+	if (!error && atomic_load(&engine->closing))
+		error = -ESHUTDOWN;
+	if (!error)
+		error = read_address(blob, bytes, &address);
 	if (error)
 		return error;
 	error = check_reachable(engine, address);
 	if (!error)
-		error = wf_peer_add(engine, address, ret_peer);
+		error = wf_peer_add(engine, address, config, ret_peer);
 	free(address);
 	return error;
+}
+
+int weft_peer_set(weft_engine *engine, weft_peer peer, const struct weft_peer_config *config)
+{
+	struct weft_peer_config room;
+	int error = engine && config ? 0 : -EINVAL;
+
+	config = our_peer_config(config, &room, &error);
+	return error ? error : outcome(engine, "peer", peer, wf_peer_set(engine, peer, config));
 }
 
 int weft_peer_remove(weft_engine *engine, weft_peer peer)
@@ -278,23 +357,94 @@ int weft_remote_close(weft_engine *engine, weft_remote remote)
 
 int weft_write(weft_engine *engine, const struct weft_write *write, const struct weft_op *op, weft_transfer *ret)
 {
-	return engine && write ? wf_submit_write(engine, write, op, ret) : -EINVAL;
+	struct weft_write room;
+	struct weft_op op_room;
+	int error = engine && write ? 0 : -EINVAL;
+
+	write = ours(write, &room, sizeof(room), WF_LEAST_WRITE, &error);
+	op = our_op(op, &op_room, ret, &error);
+	return error ? error : wf_submit_write(engine, write, op, ret);
 }
 
 int weft_read(weft_engine *engine, const struct weft_read *read, const struct weft_op *op, weft_transfer *ret)
 {
-	return engine && read ? wf_submit_read(engine, read, op, ret) : -EINVAL;
+	struct weft_read room;
+	struct weft_op op_room;
+	int error = engine && read ? 0 : -EINVAL;
+
+	read = ours(read, &room, sizeof(room), WF_LEAST_READ, &error);
+	op = our_op(op, &op_room, ret, &error);
+	return error ? error : wf_submit_read(engine, read, op, ret);
 }
 
-int weft_write_pages(weft_engine *engine, const struct weft_pages *pages, const struct weft_op *op, weft_transfer *ret)
+int weft_write_pages(weft_engine *engine, const struct weft_write_pages *pages, const struct weft_op *op,
+		     weft_transfer *ret)
 {
-	return engine && pages ? wf_submit_pages(engine, pages, op, ret) : -EINVAL;
+	struct weft_write_pages room;
+	struct weft_op op_room;
+	int error = engine && pages ? 0 : -EINVAL;
+
+	pages = ours(pages, &room, sizeof(room), WF_LEAST_WRITE_PAGES, &error);
+	op = our_op(op, &op_room, ret, &error);
+	return error ? error : wf_submit_write_pages(engine, pages, op, ret);
+}
+
+int weft_read_pages(weft_engine *engine, const struct weft_read_pages *pages, const struct weft_op *op,
+		    weft_transfer *ret)
+{
+	struct weft_read_pages room;
+	struct weft_op op_room;
+	int error = engine && pages ? 0 : -EINVAL;
+
+	pages = ours(pages, &room, sizeof(room), WF_LEAST_READ_PAGES, &error);
+	op = our_op(op, &op_room, ret, &error);
+	return error ? error : wf_submit_read_pages(engine, pages, op, ret);
+}
+
+/* The parts of a program whose structure has another size than ours, one behind the other as ours. To be freed. */
+static int our_parts(const struct weft_write *parts, uint32_t count, struct weft_write **ret_parts)
+{
+	struct weft_write *copy = calloc(count, sizeof(*copy));
+	size_t stride = parts->size;
+	int error = copy ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < count && !error; i++) {
+		const struct weft_write *part = (const void *)((const char *)parts + i * stride);
+
+		error = part->size == stride ? wf_sized_read(&copy[i], sizeof(*copy), part, WF_LEAST_WRITE) : -EINVAL;
+	}
+	if (error)
+		free(copy);
+	else
+		*ret_parts = copy;
+	return error;
 }
 
 int weft_scatter(weft_engine *engine, const struct weft_write *parts, uint32_t count, const struct weft_op *op,
 		 weft_transfer *ret)
 {
-	return engine && (parts || !count) ? wf_submit_scatter(engine, parts, count, op, ret) : -EINVAL;
+	struct weft_write *copy = NULL;
+	struct weft_op op_room;
+	int error = engine && (parts || !count) ? 0 : -EINVAL;
+
+	op = our_op(op, &op_room, ret, &error);
+	if (!error && count && parts->size != sizeof(*parts))
+		error = our_parts(parts, count, &copy);
+	if (!error)
+		error = wf_submit_scatter(engine, copy ? copy : parts, count, op, ret);
+	if (copy) /* not even a call that does nothing: submitting never enters the allocator */
+		free(copy);
+	return error;
+}
+
+WF_HOT static int submit_message(weft_engine *engine, const struct wf_outgoing *message, const struct weft_op *op,
+				 weft_transfer *ret)
+{
+	struct weft_op op_room;
+	int error = engine ? 0 : -EINVAL;
+
+	op = our_op(op, &op_room, ret, &error);
+	return error ? error : wf_submit_message(engine, message, op, ret);
 }
 
 WF_HOT int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
@@ -307,7 +457,7 @@ WF_HOT int weft_send(weft_engine *engine, weft_peer peer, uint64_t receiver_tag,
 				       .bytes = bytes,
 				       .data = data };
 
-	return engine ? wf_submit_message(engine, &message, op, ret) : -EINVAL;
+	return submit_message(engine, &message, op, ret);
 }
 
 WF_HOT int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag, const void *data, uint64_t bytes,
@@ -320,39 +470,58 @@ WF_HOT int weft_call(weft_engine *engine, weft_peer peer, uint64_t receiver_tag,
 				       .bytes = bytes,
 				       .data = data };
 
-	return engine ? wf_submit_message(engine, &message, op, ret) : -EINVAL;
+	return submit_message(engine, &message, op, ret);
 }
 
-WF_HOT int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int status, const void *data, uint64_t bytes)
+WF_HOT int weft_reply(weft_engine *engine, weft_peer peer, uint64_t call, int status, const void *data, uint64_t bytes,
+		      const struct weft_op *op, weft_transfer *ret)
 {
 	struct wf_outgoing message = { .peer = peer,
 				       .kind = WF_REPLY,
 				       .type = WF_MESSAGE_REPLY,
 				       .status = status,
-				       .call = call,
+				       .subject = call,
 				       .bytes = bytes,
 				       .data = data };
 
-	return engine && status <= 0 && status > INT32_MIN ? wf_submit_message(engine, &message, NULL, NULL) : -EINVAL;
+	return status <= 0 && status > INT32_MIN ? submit_message(engine, &message, op, ret) : -EINVAL;
 }
 
 int weft_barrier(weft_engine *engine, const weft_peer *peers, uint32_t count, uint64_t id, const struct weft_op *op,
 		 weft_transfer *ret)
 {
-	return engine && (peers || !count) ? wf_submit_barrier(engine, peers, count, id, op, ret) : -EINVAL;
+	struct weft_op op_room;
+	int error = engine && (peers || !count) ? 0 : -EINVAL;
+
+	op = our_op(op, &op_room, ret, &error);
+	return error ? error : wf_submit_barrier(engine, peers, count, id, op, ret);
 }
 
-int weft_expect(weft_engine *engine, uint32_t immediate, uint64_t count, const struct weft_op *op, weft_transfer *ret)
+int weft_expect(weft_engine *engine, weft_peer peer, uint32_t immediate, uint64_t count, const struct weft_op *op,
+		weft_transfer *ret)
 {
-	return engine ? wf_submit_expect(engine, immediate, count, op, ret) : -EINVAL;
+	struct wf_expectation expectation = { .peer = peer, .immediate = immediate, .count = count };
+	struct weft_op op_room;
+	int error = engine ? 0 : -EINVAL;
+
+	op = our_op(op, &op_room, ret, &error);
+	return error ? error : wf_submit_expect(engine, &expectation, op, ret);
 }
 
-int weft_cancel(weft_engine *engine, weft_transfer transfer)
+int weft_transfer_cancel(weft_engine *engine, weft_transfer transfer)
 {
 	return engine ? outcome(engine, "transfer", transfer, wf_submit_cancel(engine, transfer)) : -EINVAL;
 }
 
-int weft_cancel_peer(weft_engine *engine, weft_peer handle)
+int weft_transfer_wait(weft_engine *engine, weft_transfer transfer, uint64_t timeout_ns, struct weft_event *ret_event,
+		       size_t event_bytes)
+{
+	if (!engine || !events_fit(ret_event, event_bytes, 1))
+		return -EINVAL;
+	return wf_wait(engine, transfer, timeout_ns, ret_event, event_bytes);
+}
+
+int weft_peer_cancel(weft_engine *engine, weft_peer handle)
 {
 	struct wf_peer *peer;
 
@@ -362,175 +531,7 @@ int weft_cancel_peer(weft_engine *engine, weft_peer handle)
 	if (!peer)
 		return wf_request_no_such(engine, "peer", handle);
 	/* The note carries the reference. */
+	atomic_fetch_add(&peer->lives_asked, 1);
 	wf_engine_post(peer->home, WF_NOTE_PEER, peer, WF_PEER_CANCEL);
 	return 0;
-}
-
-/* ---- what is going on ---- */
-
-static uint64_t group_bytes(const struct wf_group *group)
-{
-	return sizeof(*group) + group->tx_bytes + group->rx_bytes + group->piece_count * sizeof(*group->piece) +
-	       group->tx_count * sizeof(*group->tx) + (group->worker.inbox.mask + 1) * sizeof(struct wf_ring_cell);
-}
-
-int weft_engine_info(weft_engine *engine, struct weft_info *ret_info)
-{
-	struct weft_info info = { 0 };
-
-	if (!engine || !ret_info)
-		return -EINVAL;
-	info.rails = engine->rails;
-	info.groups = engine->groups;
-	info.workers = wf_engine_is_manual(engine) ? 0 : engine->groups;
-	info.incarnation = engine->incarnation;
-	info.peers = atomic_load(&engine->peers.live);
-	info.transfers_in_flight =
-	    wf_pool_out(&engine->transfers) + wf_pool_out(&engine->answers) + wf_pool_out(&engine->internals);
-	info.memory_bytes = sizeof(*engine) + wf_pool_bytes(&engine->transfers) + wf_pool_bytes(&engine->answers) +
-			    wf_pool_bytes(&engine->internals) + wf_pool_bytes(&engine->inbounds) +
-			    wf_pool_bytes(&engine->inframes) + atomic_load(&engine->copies_kept) +
-			    atomic_load(&engine->peer_bytes);
-	for (uint32_t g = 0; g < engine->groups; g++)
-		info.memory_bytes += group_bytes(&engine->group[g]);
-	snprintf(info.provider, sizeof(info.provider), "%s", engine->provider);
-	wf_rail_libfabric_version(info.libfabric, sizeof(info.libfabric));
-	*ret_info = info;
-	return 0;
-}
-
-int weft_engine_config(weft_engine *engine, struct weft_config *ret_config)
-{
-	struct weft_config full;
-	size_t size;
-
-	if (!engine || !ret_config)
-		return -EINVAL;
-	size = ret_config->size;
-	if (size < sizeof(size_t) || size > CONFIG_MOST)
-		return -EINVAL;
-	wf_engine_config(engine, &full);
-	/* As much as the caller's header knows of; what ours does not is zero there. */
-	memset(ret_config, 0, size);
-	memcpy(ret_config, &full, size < sizeof(full) ? size : sizeof(full));
-	ret_config->size = size;
-	return 0;
-}
-
-int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *ret_info)
-{
-	struct weft_rail_info info = { 0 };
-	struct wf_seat *seat;
-
-	if (!engine || !ret_info)
-		return -EINVAL;
-	if (rail >= engine->rails)
-		return -ENOENT;
-	seat = engine->seat[rail];
-	snprintf(info.name, sizeof(info.name), "%s", seat->nic->name);
-	snprintf(info.provider, sizeof(info.provider), "%s", seat->nic->provider);
-	snprintf(info.address, sizeof(info.address), "%s", seat->nic->address);
-	info.state = atomic_load(&seat->up) ? WEFT_RAIL_UP : WEFT_RAIL_DOWN;
-	info.group = seat->group->index;
-	info.link_bps = seat->nic->link_bps;
-	info.max_message = seat->limits.max_bytes;
-	info.window_bytes = seat->limits.window_bytes;
-	info.window_ops = seat->limits.window_ops;
-	info.queue_ops = seat->limits.queue_ops;
-	info.inject_bytes = seat->limits.inject_bytes;
-	info.delivery_complete = seat->limits.delivery_complete;
-	info.waits = seat->limits.waits;
-	info.emulated = seat->limits.emulated;
-	info.writes = atomic_load(&seat->count.writes);
-	info.reads = atomic_load(&seat->count.reads);
-	info.sends = atomic_load(&seat->count.sends);
-	info.bytes = atomic_load(&seat->count.bytes);
-	info.errors = atomic_load(&seat->count.errors);
-	info.retries = atomic_load(&seat->count.retries);
-	info.reopened = atomic_load(&seat->count.reopened);
-	*ret_info = info;
-	return 0;
-}
-
-int weft_peer_info(weft_engine *engine, weft_peer handle, struct weft_peer_info *ret_info)
-{
-	struct weft_peer_info info = { 0 };
-	struct wf_peer *peer;
-
-	if (!engine || !ret_info)
-		return -EINVAL;
-	peer = wf_handle_get(&engine->peers, handle);
-	if (!peer)
-		return wf_request_no_such(engine, "peer", handle);
-	info.up = atomic_load(&peer->state) == WF_PEER_UP;
-	info.incarnation = atomic_load(&peer->incarnation);
-	/* In this order: what has ended was accepted before. */
-	info.in_flight = atomic_load(&peer->ended);
-	info.in_flight = atomic_load(&peer->accepted) - info.in_flight;
-	for (uint32_t g = 0; g < engine->groups; g++)
-		info.paths += atomic_load(&peer->lane[g]->paths_up);
-	info.rails = wf_peer_rails(peer);
-	wf_handle_put(&engine->peers, handle);
-	*ret_info = info;
-	return 0;
-}
-
-int weft_path_info(weft_engine *engine, weft_peer peer, uint32_t rail, uint32_t peer_rail,
-		   struct weft_path_info *ret_info)
-{
-	int error;
-
-	if (!engine || !ret_info)
-		return -EINVAL;
-	if (rail >= engine->rails)
-		return -ENOENT;
-	error = wf_path_info(engine, peer, rail, peer_rail, ret_info);
-	/* Or it is the peer's rail that is not there. */
-	return error == -ENOENT && !wf_handle_peek(&engine->peers, peer) ? wf_request_no_such(engine, "peer", peer)
-									 : error;
-}
-
-int weft_nics(const struct weft_config *config, int (*fn)(void *context, const struct weft_nic *nic), void *context)
-{
-	struct weft_config full;
-	struct wf_nics nics;
-	char error[256];
-	int status = fn ? read_config(config, &full) : -EINVAL;
-
-	if (!status)
-		status = wf_nics_find(&full, false, &nics, error, sizeof(error));
-	if (status)
-		return status;
-	for (uint32_t i = 0; i < nics.count; i++) {
-		const struct wf_nic *nic = &nics.nic[i];
-		char pci[16];
-		struct weft_nic shown = { .name = nic->name,
-					  .provider = nic->provider,
-					  .address = nic->address,
-					  .link_bps = nic->link_bps,
-					  .pci = nic->has_pci ? pci : NULL,
-					  .usable = nic->by_default };
-
-		snprintf(pci, sizeof(pci), "%04x:%02x:%02x.%x", nic->pci_domain, nic->pci_bus, nic->pci_device & 0x1f,
-			 nic->pci_function & 7);
-		if (fn(context, &shown))
-			break;
-	}
-	wf_nics_free(&nics);
-	return 0;
-}
-
-const char *weft_strerror(int error)
-{
-	return wf_error_text(error);
-}
-
-const char *weft_error_hint(int error)
-{
-	return wf_error_hint(error);
-}
-
-const char *weft_version(void)
-{
-	return WEFT_VERSION;
 }

@@ -56,7 +56,7 @@ void wf_handles_destroy(struct wf_handles *handles)
 	pthread_mutex_destroy(&handles->lock);
 }
 
-/* A slot never used before; called with the lock held. */
+/* Makes a slot that was never used before; the caller holds the lock. */
 static uint32_t grow(struct wf_handles *handles)
 {
 	uint32_t number = handles->slots + 1;
@@ -139,7 +139,7 @@ WF_HOT void wf_handle_ref(struct wf_handles *handles, uint64_t handle)
 WF_HOT void wf_handle_put(struct wf_handles *handles, uint64_t handle)
 {
 	struct wf_handle_slot *slot = slot_of(handles, handle);
-	/* acq_rel: what others did with the object comes before its release. */
+	/* acq_rel: everything that other threads did with the object happens before its release. */
 	uint64_t state = atomic_fetch_sub_explicit(&slot->state, 1, memory_order_acq_rel);
 
 	if ((state & REFERENCES) != 1)
@@ -166,6 +166,13 @@ void *wf_handle_retire(struct wf_handles *handles, uint64_t handle)
 							memory_order_relaxed));
 	atomic_fetch_sub_explicit(&handles->live, 1, memory_order_relaxed);
 	return slot->object;
+}
+
+void wf_handle_revive(struct wf_handles *handles, uint64_t handle)
+{
+	/* Its references kept the slot from anybody else. Pairs with the acquire in get(). */
+	atomic_fetch_or_explicit(&slot_of(handles, handle)->state, LIVE, memory_order_release);
+	atomic_fetch_add_explicit(&handles->live, 1, memory_order_relaxed);
 }
 
 int wf_handle_retire_idle(struct wf_handles *handles, uint64_t handle)

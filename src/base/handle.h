@@ -1,6 +1,6 @@
 /*
- * Numbered handles: a slot and its generation. A handle that was closed is refused, never followed, and an object in
- * use by one thread is not freed by another: whoever looks one up holds a reference until it puts it back.
+ * Numbered handles: a slot and its generation. A closed handle is refused, never followed. An object that one thread
+ * uses is not freed by another: every look-up holds a reference until the caller puts it back.
  */
 #ifndef WF_BASE_HANDLE_H
 #define WF_BASE_HANDLE_H
@@ -18,7 +18,7 @@ struct wf_handle_slot {
 };
 
 struct wf_handles {
-	pthread_mutex_t lock; /* add, and the last put: never on the way of a piece */
+	pthread_mutex_t lock;                                     /* for add and the last put; no piece ever takes it */
 	_Atomic(struct wf_handle_slot *) chunk[WF_HANDLE_CHUNKS]; /* chunk i holds 64 << i slots and never moves */
 	uint32_t slots, first_free;                               /* slot numbers start at 1 */
 	_Atomic uint64_t live;
@@ -28,20 +28,25 @@ struct wf_handles {
 void wf_handles_init(struct wf_handles *handles, void (*release)(void *object));
 void wf_handles_destroy(struct wf_handles *handles);
 
-int wf_handle_add(struct wf_handles *handles, void *object, uint64_t *ret_handle); /* with one reference, the owner's */
-void *wf_handle_get(struct wf_handles *handles, uint64_t handle);                  /* NULL: unknown or retired */
-/* The same without a reference: for one who knows that nobody frees it meanwhile. */
+/* The object starts with one reference, the owner's. */
+int wf_handle_add(struct wf_handles *handles, void *object, uint64_t *ret_handle);
+void *wf_handle_get(struct wf_handles *handles, uint64_t handle); /* NULL: unknown or retired */
+/* Takes no reference: for callers that know that nobody frees the object meanwhile. */
 void *wf_handle_peek(struct wf_handles *handles, uint64_t handle);
-void wf_handle_ref(struct wf_handles *handles, uint64_t handle); /* for one who holds a reference */
+void wf_handle_ref(struct wf_handles *handles, uint64_t handle); /* the caller already holds a reference */
 void wf_handle_put(struct wf_handles *handles, uint64_t handle);
-/* From now on get() refuses it. The owner's reference stays and must be put. NULL: it was not live. */
+/* From now on get() refuses the handle. The owner's reference stays and must be put. Returns NULL if it was not
+ * live. */
 void *wf_handle_retire(struct wf_handles *handles, uint64_t handle);
-/* The same, but only when nobody but the owner holds a reference: -EBUSY otherwise, -ENOENT when not live. */
+/* Undoes retire(), for the owner. */
+void wf_handle_revive(struct wf_handles *handles, uint64_t handle);
+/* Retires the handle only if the owner holds the sole reference: else -EBUSY, or -ENOENT if it is not live. */
 int wf_handle_retire_idle(struct wf_handles *handles, uint64_t handle);
-/* How many hold it, the owner included. For one who holds a reference. */
+/* Number of references, including the owner's. The caller holds one. */
 uint32_t wf_handle_references(struct wf_handles *handles, uint64_t handle);
-/* Calls fn for every live object, which is referenced meanwhile. */
+/* Calls fn for every live object, and holds a reference during each call. */
 void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *context), void *context);
-/* At the very end, on the only thread left: fn, then release, for every object that still has references, live or not. */
+/* Runs at the very end, on the only thread left: calls fn, then release, for every object that still has references,
+ * live or not. */
 void wf_handles_purge(struct wf_handles *handles, void (*fn)(void *object));
 #endif

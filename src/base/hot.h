@@ -1,7 +1,7 @@
 /*
- * WF_HOT marks what every message passes through. The compiler lays these functions side by side: spread over the library
- * they displace each other in a core's first cache of instructions, which cost a call 43 misses where 24 are left
- * (docs/PERFORMANCE.md).
+ * WF_HOT marks the functions that every message passes through. The compiler places them side by side. Spread over the
+ * library they displaced each other in the first-level instruction cache: 43 misses per call, 24 now
+ * (docs/lab/performance-steps.md).
  */
 #ifndef WF_BASE_HOT_H
 #define WF_BASE_HOT_H

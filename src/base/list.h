@@ -1,4 +1,4 @@
-/* Intrusive doubly linked list, for what one thread owns. A link that is in no list points to itself. */
+/* Intrusive doubly linked list, owned by one thread. A link that is in no list points to itself. */
 #ifndef WF_BASE_LIST_H
 #define WF_BASE_LIST_H
 

@@ -1,11 +1,11 @@
 /*
  * An intrusive queue of unlimited length: many producers, one consumer at a time. Pushing never fails, never waits for
- * another thread and never allocates, because the node is part of what is queued: this is how an end can always be
+ * another thread and never allocates, because the node is part of the queued object. That is why an end can always be
  * delivered.
  *
- * Producers push onto a stack; a consumer that has none left takes all of it at once and turns it round. So a push is one
- * exchange, tried again when another push came between, and so is what a consumer pays for everything pushed since it last
- * looked.
+ * Producers push onto a stack. A consumer that has nothing left takes the whole stack at once and reverses it. So a
+ * push costs one exchange, repeated if another push came between, and the consumer pays one exchange for everything
+ * pushed since its last look.
  */
 #ifndef WF_BASE_MPSC_H
 #define WF_BASE_MPSC_H
@@ -16,13 +16,13 @@
 #include <stddef.h>
 
 struct wf_node {
-	struct wf_node *next; /* the producer's until it is pushed, then the consumer's */
+	struct wf_node *next; /* the producer's until pushed, then the consumer's */
 };
 
 struct wf_mpsc {
-	alignas(64) _Atomic(struct wf_node *) newest; /* pushed, each before the one pushed earlier */
+	alignas(64) _Atomic(struct wf_node *) newest; /* the stack: each node points to the one pushed before it */
 	alignas(
-	    64) _Atomic(struct wf_node *) oldest; /* the consumer's, in order; others only look whether there is one */
+	    64) _Atomic(struct wf_node *) oldest; /* the consumer's, in order; other threads only test it for NULL */
 };
 
 static inline void wf_mpsc_init(struct wf_mpsc *queue)
@@ -31,25 +31,27 @@ static inline void wf_mpsc_init(struct wf_mpsc *queue)
 	atomic_init(&queue->oldest, NULL);
 }
 
-/* Sequentially consistent: whoever finds the queue empty after a store of its own is seen by the push it missed. */
+/* Sequentially consistent: if a thread stores a flag and then finds the queue empty, the push that it missed sees
+ * the flag. */
 static inline void wf_mpsc_push(struct wf_mpsc *queue, struct wf_node *node)
 {
 	struct wf_node *newest = atomic_load_explicit(&queue->newest, memory_order_relaxed);
 
-	/* That the same node may have gone and come back meanwhile does no harm: nothing but its address is used. */
+	/* The same node may have gone and come back meanwhile (ABA). That does no harm, because only its address is
+	 * used. */
 	do
 		node->next = newest;
 	while (!atomic_compare_exchange_weak(&queue->newest, &newest, node));
 }
 
-/* For any thread: false when all that was pushed before has been popped. In this order: what is no longer the newest is, or
- * was, among the oldest. */
+/* Returns false if everything pushed before has been popped. Any thread. The order of the two loads matters: a node
+ * that is no longer in newest is, or was, in oldest. */
 static inline bool wf_mpsc_any(struct wf_mpsc *queue)
 {
 	return atomic_load(&queue->newest) || atomic_load_explicit(&queue->oldest, memory_order_relaxed);
 }
 
-/* NULL: empty. */
+/* Returns NULL if empty. */
 static inline struct wf_node *wf_mpsc_pop(struct wf_mpsc *queue)
 {
 	struct wf_node *oldest = atomic_load_explicit(&queue->oldest, memory_order_relaxed);
@@ -59,9 +61,10 @@ static inline struct wf_node *wf_mpsc_pop(struct wf_mpsc *queue)
 
 		if (!node)
 			return NULL;
-		/* Any of them, until it is known which: whoever sees them gone from the stack sees this. */
+		/* Any non-NULL node until the first one is known: a thread that sees the stack emptied must see
+		 * this. */
 		atomic_store_explicit(&queue->oldest, node, memory_order_relaxed);
-		/* Pairs with the exchange in push, the nodes are as their producers left them, and with any(). */
+		/* Pairs with the exchange in push (the nodes are as their producers left them) and with any(). */
 		node = atomic_exchange_explicit(&queue->newest, NULL, memory_order_acq_rel);
 		while (node) {
 			struct wf_node *earlier = node->next;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Newton's iteration doubles the bits that are right, from the three that any odd number has. */
+/* Newton's iteration doubles the number of correct bits, starting with three, which hold for any odd number. */
 static uint64_t inverse_of(uint64_t odd)
 {
 	uint64_t inverse = odd;

@@ -1,6 +1,6 @@
 /*
- * Objects of one size, all allocated at open, taken and given back by any thread without a lock. The last one given is the
- * first one taken: it is warm, and so is what hangs on it.
+ * Objects of one size, all allocated at open. Any thread takes them and gives them back, without a lock. The pool is a
+ * stack: the object given last is taken first, because it and what it points to are still in the cache.
  */
 #ifndef WF_BASE_POOL_H
 #define WF_BASE_POOL_H
@@ -16,23 +16,23 @@ struct wf_pool {
 	int shift;        /* stride is an odd number << shift … */
 	uint64_t inverse; /* … and this times the odd number is 1, modulo 2^64 */
 	uint32_t count;
-	_Atomic uint32_t *next; /* below each free object: index + 1, 0 for none; WF_POOL_OUT: it is taken */
+	_Atomic uint32_t *next; /* per object, the next free one: index + 1, 0 for none; WF_POOL_OUT: taken */
 	alignas(64) _Atomic uint64_t
-	    top; /* a count of changes << 32 | index + 1: the count tells a stack that only looks the same */
+	    top; /* count of changes << 32 | index + 1; the count detects a stack that changed and only looks the same */
 };
 
 #define WF_POOL_OUT UINT32_MAX
 
 int wf_pool_init(struct wf_pool *pool, uint32_t count, size_t object_bytes); /* objects start zeroed, 64-byte aligned */
 void wf_pool_destroy(struct wf_pool *pool);
-uint32_t wf_pool_out(const struct wf_pool *pool); /* how many are taken: counted when asked, not at each take */
+uint32_t wf_pool_out(const struct wf_pool *pool); /* number taken; counted on request, not at each take */
 
 static inline void *wf_pool_at(const struct wf_pool *pool, uint32_t index)
 {
 	return pool->base + (size_t)index * pool->stride;
 }
 
-/* A division that leaves no rest is a multiplication, and much faster as one. */
+/* An exact division is a multiplication by the inverse, which is much faster. */
 static inline uint32_t wf_pool_index(const struct wf_pool *pool, const void *object)
 {
 	return (uint32_t)(((uint64_t)((const char *)object - pool->base) >> pool->shift) * pool->inverse);
@@ -47,7 +47,7 @@ static inline uint64_t wf_pool_changed(uint64_t top, uint32_t number)
 	return ((top >> 32) + 1) << 32 | number;
 }
 
-/* NULL: all are out. */
+/* Returns NULL if all are taken. */
 static inline void *wf_pool_take(struct wf_pool *pool)
 {
 	/* Pairs with the release in give(): the object is as its last user left it. */
@@ -58,7 +58,7 @@ static inline void *wf_pool_take(struct wf_pool *pool)
 		number = (uint32_t)top;
 		if (!number)
 			return NULL;
-		/* It may be taken and changed under us; then the exchange fails. */
+		/* Another thread may take and change it meanwhile; then the exchange fails. */
 	} while (!atomic_compare_exchange_weak_explicit(
 	    &pool->top, &top, wf_pool_changed(top, atomic_load_explicit(&pool->next[number - 1], memory_order_relaxed)),
 	    memory_order_acquire, memory_order_acquire));

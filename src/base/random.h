@@ -1,4 +1,4 @@
-/* Numbers that nobody can guess: keys, proofs. Any thread; enters the kernel. */
+/* Numbers that nobody can guess, for keys and proofs. Any thread; enters the kernel. */
 #ifndef WF_BASE_RANDOM_H
 #define WF_BASE_RANDOM_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/random.h>
 
-/* Never 0. -EIO: the kernel has none, and nothing less will do. */
+/* The number is never 0. Returns -EIO if the kernel has none; there is no weaker fallback. */
 static inline int wf_random(uint64_t *ret_number)
 {
 	uint64_t number = 0;

@@ -1,4 +1,4 @@
-/* The bounded queue; ring.h says what it is for. Any thread pushes, one at a time pops. */
+/* The bounded queue; ring.h says what it is for. Any thread pushes; one thread at a time pops. */
 #include "base/ring.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item)
 
 	for (;;) {
 		struct wf_ring_cell *cell = &ring->cells[ticket & ring->mask];
-		/* Pairs with the release in pop: a cell seen free has been read out. */
+		/* Pairs with the release in pop: a cell that looks free has been read. */
 		uint64_t sequence = atomic_load_explicit(&cell->sequence, memory_order_acquire);
 		int64_t behind = (int64_t)(sequence - ticket);
 
@@ -48,7 +48,7 @@ bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item)
 							   memory_order_relaxed))
 			continue;
 		cell->item = *item;
-		/* Pairs with the acquire in pop: whoever sees the number sees the item. */
+		/* Pairs with the acquire in pop: a thread that sees the number sees the item. */
 		atomic_store_explicit(&cell->sequence, ticket + 1, memory_order_release);
 		return true;
 	}

@@ -1,9 +1,9 @@
 /*
- * A bounded queue for many producers and one consumer at a time, after Vyukov: each cell has a sequence number that says
- * whose turn it is. Push and pop never wait for a stalled thread but the one that holds the very cell, and never
- * allocate. Used for a worker's inbox.
+ * A bounded queue for many producers and one consumer at a time, after Vyukov: each cell has a sequence number that
+ * says whose turn it is. Push and pop never allocate, and never wait for a stalled thread, except for one that holds
+ * the very cell. Used for a worker's inbox.
  *
- * C11 atomics alone, so that ThreadSanitizer and the model in tests/model see every ordering.
+ * It uses only C11 atomics, so that ThreadSanitizer and the model in tests/model see every ordering.
  */
 #ifndef WF_BASE_RING_H
 #define WF_BASE_RING_H
@@ -29,11 +29,11 @@ struct wf_ring {
 	alignas(64) _Atomic uint64_t head; /* the consumer's; others may read it */
 };
 
-int wf_ring_init(struct wf_ring *ring, uint64_t at_least); /* rounded up to a power of two */
+int wf_ring_init(struct wf_ring *ring, uint64_t at_least); /* rounds up to a power of two */
 void wf_ring_destroy(struct wf_ring *ring);
 bool wf_ring_push(struct wf_ring *ring, const struct wf_item *item); /* false: full */
 
-/* False: empty. */
+/* Returns false if empty. */
 static inline bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item)
 {
 	uint64_t ticket = atomic_load_explicit(&ring->head, memory_order_relaxed);
@@ -49,8 +49,9 @@ static inline bool wf_ring_pop(struct wf_ring *ring, struct wf_item *ret_item)
 	return true;
 }
 
-/* The consumer's, before it sleeps: true when a push has taken its ticket and was not popped, even if its item is not there
- * yet. Sequentially consistent with the exchange in push: whoever pushes what this misses sees what we stored before it. */
+/* For the consumer before it sleeps: true if a push has taken a ticket that was not popped yet, even if its item is
+ * still missing. Sequentially consistent with the exchange in push: a push that this misses sees what the consumer
+ * stored before. */
 static inline bool wf_ring_awaits(struct wf_ring *ring)
 {
 	return atomic_load(&ring->tail) != atomic_load_explicit(&ring->head, memory_order_relaxed);

@@ -1,10 +1,10 @@
 /*
- * Whether to look for a while before sleeping, learned from whether looking paid off. Being woken costs more than a
- * round trip on a fast fabric, so where what we wait for comes soon a look is worth it. Where it never does (long
- * transfers), or where it cannot because we hold the core that it needs, the look is left out, and tried again now and
+ * Decides whether to poll for a while before sleeping, by learning whether polling paid off. Being woken costs more
+ * than a round trip on a fast fabric, so polling pays where news comes soon. Where it never does (long transfers), or
+ * where it cannot because the poller occupies the core that the news needs, polling is skipped, and tried again now and
  * then.
  *
- * For one thread, or for several whose lessons may be mixed up: the fields are atomic for that alone.
+ * For one thread, or for several that may share what they learn: the fields are atomic only for that.
  */
 #ifndef WF_BASE_SPIN_H
 #define WF_BASE_SPIN_H
@@ -13,15 +13,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WF_SPIN_MOST  8  /* looks that must fail before they are left out */
-#define WF_SPIN_AGAIN 16 /* waits until one is tried again */
+#define WF_SPIN_MOST  8  /* failed polls before polling is skipped */
+#define WF_SPIN_AGAIN 16 /* waits until polling is tried again */
 
 struct wf_spin {
-	_Atomic int lost;      /* looks that found nothing, less those that did */
-	_Atomic uint32_t left; /* waits without a look since the last one */
+	_Atomic int lost;      /* polls that found nothing, minus those that found something */
+	_Atomic uint32_t left; /* waits without a poll since the last one */
 };
 
-/* At the beginning of a wait. */
+/* Call at the beginning of a wait. */
 static inline bool wf_spin_worth_it(struct wf_spin *spin)
 {
 	uint32_t left = atomic_load_explicit(&spin->left, memory_order_relaxed);
@@ -32,7 +32,7 @@ static inline bool wf_spin_worth_it(struct wf_spin *spin)
 	return left + 1 >= WF_SPIN_AGAIN;
 }
 
-/* At the end of a wait that began with a look. */
+/* Call at the end of a wait that began with a poll. */
 static inline void wf_spin_learn(struct wf_spin *spin, bool found)
 {
 	int lost = atomic_load_explicit(&spin->lost, memory_order_relaxed);

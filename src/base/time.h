@@ -23,13 +23,13 @@ static inline uint64_t wf_now_ns(void)
 	return wf_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* The same clock as the kernel's last tick left it, up to 10 ms ago: a fifth of the price. */
+/* The same clock as of the kernel's last tick, up to 10 ms ago, at a fifth of the price. */
 static inline uint64_t wf_tick_ns(void)
 {
 	return wf_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* A deadline that cannot wrap: a timeout of UINT64_MAX is never. */
+/* Computes a deadline that cannot wrap: a timeout of UINT64_MAX means never. */
 static inline uint64_t wf_deadline(uint64_t now_ns, uint64_t timeout_ns)
 {
 	return timeout_ns > WF_NEVER - now_ns ? WF_NEVER : now_ns + timeout_ns;

@@ -1,5 +1,4 @@
 /* CPU lists as text, physical cores, and who gets which. Pure; any thread. */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,48 +6,34 @@
 
 #include "topo/impl.h"
 
-#define CPU_MAX (1u << 16) /* no machine has more; a larger number is a slip, and a bitmap of it memory */
+#define CPU_MAX 65536 /* no machine has more: a larger number is a slip */
 
-static int take_cpu(const char **at, unsigned *ret)
+/* One part of a list, added to set. hwloc passes over what it does not understand, so a part that adds nothing is wrong. */
+static int take_range(const char *text, hwloc_bitmap_t part, hwloc_bitmap_t set)
 {
-	unsigned long value = 0;
-
-	if (!isdigit((unsigned char)**at))
+	if (text[0] == '-' || text[strspn(text, "0123456789-")] || hwloc_bitmap_list_sscanf(part, text) ||
+	    hwloc_bitmap_iszero(part) || hwloc_bitmap_last(part) < 0 || hwloc_bitmap_last(part) >= CPU_MAX)
 		return -EINVAL;
-	for (; isdigit((unsigned char)**at); (*at)++) {
-		value = value * 10 + (unsigned long)(**at - '0');
-		if (value >= CPU_MAX)
-			return -ERANGE;
-	}
-	*ret = (unsigned)value;
-	return 0;
+	return hwloc_bitmap_or(set, set, part) ? -ENOMEM : 0;
 }
 
 int wf_topo_cpus_parse(const char *text, hwloc_bitmap_t set, char *error, size_t error_bytes)
 {
-	const char *at = text;
+	hwloc_bitmap_t part = hwloc_bitmap_alloc();
+	char *copy = strdup(text), *rest = copy;
+	int rc = copy && part ? 0 : -ENOMEM;
 
 	hwloc_bitmap_zero(set);
-	for (;;) {
-		unsigned first, last;
-		int rc = take_cpu(&at, &first);
-
-		last = first;
-		if (!rc && *at == '-') {
-			at++;
-			rc = take_cpu(&at, &last);
-		}
-		if (rc == -ERANGE)
-			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' names a CPU past %u", text, CPU_MAX - 1);
-		if (rc || (*at && *at != ','))
-			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' is no list of CPUs like 0-3,8", text);
-		if (last < first)
-			return wf_topo_fail(-EINVAL, error, error_bytes, "'%s' counts down", text);
-		if (hwloc_bitmap_set_range(set, first, (int)last))
-			return wf_topo_fail(-ENOMEM, error, error_bytes, "out of memory");
-		if (!*at++)
-			return 0;
-	}
+	for (char *item; !rc && (item = strsep(&rest, ","));)
+		rc = take_range(item, part, set);
+	free(copy);
+	hwloc_bitmap_free(part);
+	if (rc == -EINVAL)
+		wf_topo_fail(rc, error, error_bytes,
+			     "'%s' is not a list of CPUs such as 0-3,8, counting up and below %d", text, CPU_MAX);
+	else if (rc)
+		wf_topo_fail(rc, error, error_bytes, "out of memory");
+	return rc;
 }
 
 size_t wf_topo_cpus_text(const uint32_t *cpus, size_t count, char *text, size_t bytes)

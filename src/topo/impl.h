@@ -43,12 +43,11 @@ struct wf_topo_draft {
 int wf_topo_fail(int code, char *error, size_t error_bytes, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* xml.c: the whole file, checked so far that hwloc can be let near it. */
-int wf_topo_xml_read(const char *path, char **ret_text, size_t *ret_bytes, char *error, size_t error_bytes);
-
 /* locate.c */
 hwloc_obj_t wf_topo_find_nic(const struct wf_topo *topo, const struct wf_topo_nic *nic);
 hwloc_obj_t wf_topo_find_pci(const struct wf_topo *topo, struct wf_topo_pci pci);
+/* "53:00.0" or "0000:53:00.0". -EINVAL: not an address; -ENOENT: topo has no such device, or is NULL. */
+int wf_topo_find_pci_text(const struct wf_topo *topo, const char *text, hwloc_obj_t *ret_object);
 hwloc_obj_t wf_topo_node_of(const struct wf_topo *topo, hwloc_obj_t object); /* NULL: not known */
 bool wf_topo_is_under(hwloc_obj_t object, hwloc_obj_t ancestor);
 unsigned wf_topo_depth(hwloc_obj_t object);

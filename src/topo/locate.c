@@ -17,6 +17,20 @@ hwloc_obj_t wf_topo_find_pci(const struct wf_topo *topo, struct wf_topo_pci pci)
 	return hwloc_get_pcidev_by_busid(topo->hwloc, pci.domain, pci.bus, pci.dev, pci.fn);
 }
 
+int wf_topo_find_pci_text(const struct wf_topo *topo, const char *text, hwloc_obj_t *ret_object)
+{
+	/* hwloc ignores what follows an address. */
+	if (!strchr(text, ':') || !strchr(text, '.') || text[strspn(text, "0123456789abcdefABCDEF:.")])
+		return -EINVAL;
+	if (!topo)
+		return -ENOENT;
+	errno = 0;
+	*ret_object = hwloc_get_pcidev_by_busidstring(topo->hwloc, text);
+	if (*ret_object)
+		return 0;
+	return errno == EINVAL ? -EINVAL : -ENOENT;
+}
+
 /* The PCI device of an interface, or the interface itself when it hangs on none but its place is known. */
 static hwloc_obj_t find_interface(const struct wf_topo *topo, const char *name)
 {
@@ -122,43 +136,6 @@ void wf_topo_locate(const struct wf_topo *topo, const struct wf_topo_nic *nic, s
 void wf_topo_locate_gpu(const struct wf_topo *topo, const struct wf_topo_gpu *gpu, struct wf_topo_spot *ret_spot)
 {
 	spot_of(topo, wf_topo_find_pci(topo, gpu->pci), ret_spot);
-}
-
-static int hex_digits(const char **at, unsigned least, unsigned most, uint32_t *ret)
-{
-	uint32_t value = 0;
-	unsigned n = 0;
-
-	for (; n < most; n++, (*at)++) {
-		char c = **at;
-		unsigned digit = c >= '0' && c <= '9'   ? (unsigned)(c - '0')
-				 : c >= 'a' && c <= 'f' ? (unsigned)(c - 'a') + 10
-				 : c >= 'A' && c <= 'F' ? (unsigned)(c - 'A') + 10
-							: 16;
-		if (digit == 16)
-			break;
-		value = value * 16 + digit;
-	}
-	if (n < least)
-		return -EINVAL;
-	*ret = value;
-	return 0;
-}
-
-int wf_topo_pci_parse(const char *text, struct wf_topo_pci *ret_pci)
-{
-	const char *colon = text ? strchr(text, ':') : NULL;
-	uint32_t domain = 0, bus, dev, fn;
-
-	if (!colon)
-		return -EINVAL;
-	if (strchr(colon + 1, ':') && (hex_digits(&text, 4, 8, &domain) || *text++ != ':'))
-		return -EINVAL;
-	if (hex_digits(&text, 2, 2, &bus) || *text++ != ':' || hex_digits(&text, 2, 2, &dev) || *text++ != '.' ||
-	    hex_digits(&text, 1, 1, &fn) || *text || dev > 31 || fn > 7)
-		return -EINVAL;
-	*ret_pci = (struct wf_topo_pci){ domain, (uint8_t)bus, (uint8_t)dev, (uint8_t)fn };
-	return 0;
 }
 
 const char *wf_topo_pci_text(struct wf_topo_pci pci, char text[WF_TOPO_PCI_BYTES])

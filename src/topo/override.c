@@ -31,10 +31,17 @@ struct parse {
 	size_t error_bytes;
 };
 
+/* The file may be anything: its control characters must not reach the terminal. */
 static int wrong(const struct parse *parse, const char *what, const char *which)
 {
-	return wf_topo_fail(-EINVAL, parse->error, parse->error_bytes, "%s:%u: %s '%.80s'", parse->path, parse->line,
-			    what, which);
+	char shown[81];
+	size_t length = strnlen(which, sizeof(shown) - 1);
+
+	for (size_t i = 0; i < length; i++)
+		shown[i] = which[i] >= ' ' && which[i] <= '~' ? which[i] : '?';
+	shown[length] = '\0';
+	return wf_topo_fail(-EINVAL, parse->error, parse->error_bytes, "%s:%u: %s '%s'", parse->path, parse->line, what,
+			    shown);
 }
 
 static int take_gpus(struct parse *parse, char *value)
@@ -43,13 +50,11 @@ static int take_gpus(struct parse *parse, char *value)
 	const struct wf_topo *topo = draft->topo;
 
 	for (char *item; (item = strsep(&value, ","));) {
-		struct wf_topo_pci pci;
-		hwloc_obj_t object;
+		hwloc_obj_t object = NULL;
 		size_t g = 0;
 
-		if (wf_topo_pci_parse(item, &pci))
-			return wrong(parse, "no PCI address like 53:00.0:", item);
-		object = wf_topo_find_pci(topo, pci);
+		if (wf_topo_find_pci_text(topo, item, &object) == -EINVAL)
+			return wrong(parse, "not a PCI address such as 53:00.0:", item);
 		while (g < topo->gpu_count && topo->gpu_objects[g] != object)
 			g++;
 		if (!object || g == topo->gpu_count)

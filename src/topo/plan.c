@@ -211,14 +211,15 @@ void wf_topo_plan_free(struct wf_topo_plan *plan)
 	free(plan);
 }
 
-int wf_topo_group_of_gpu(const struct wf_topo *topo, const struct wf_topo_plan *plan, struct wf_topo_pci pci)
+int wf_topo_group_of_gpu(const struct wf_topo *topo, const struct wf_topo_plan *plan, const char *pci)
 {
-	hwloc_obj_t wanted = wf_topo_find_pci(topo, pci);
+	hwloc_obj_t wanted;
 	unsigned deepest = 0;
 	int best = -ENOENT;
+	int rc = wf_topo_find_pci_text(topo, pci, &wanted);
 
-	if (!wanted)
-		return -ENOENT;
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < plan->count; i++)
 		for (size_t g = 0; g < plan->groups[i].gpu_count; g++) {
 			hwloc_obj_t gpu = topo->gpu_objects[plan->groups[i].gpus[g]];

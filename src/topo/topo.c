@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "topo/impl.h"
 
@@ -33,32 +35,32 @@ static void leave_out_drivers(hwloc_topology_t hwloc)
 #endif
 }
 
+/* hwloc would wait for ever on a pipe, and does not say why it cannot read a file. */
+static int check_file(const char *path, char *error, size_t error_bytes)
+{
+	struct stat st;
+
+	if (stat(path, &st) || access(path, R_OK))
+		return wf_topo_fail(-errno, error, error_bytes, "%s: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return wf_topo_fail(-EINVAL, error, error_bytes, "%s: not a file", path);
+	return 0;
+}
+
 static int load(struct wf_topo *topo, const char *xml_path, char *error, size_t error_bytes)
 {
-	char *text = NULL;
-	size_t bytes = 0;
-	int rc;
+	int rc = xml_path ? check_file(xml_path, error, error_bytes) : 0;
 
-	if (xml_path) {
-		rc = wf_topo_xml_read(xml_path, &text, &bytes, error, error_bytes);
-		if (rc)
-			return rc;
-	}
-	if (hwloc_topology_init(&topo->hwloc)) {
-		free(text);
+	if (rc)
+		return rc;
+	if (hwloc_topology_init(&topo->hwloc))
 		return wf_topo_fail(-ENOMEM, error, error_bytes, "hwloc cannot start: out of memory");
-	}
 	leave_out_drivers(topo->hwloc);
 	hwloc_topology_set_io_types_filter(topo->hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	/* hwloc counts the terminating zero. */
-	rc = text ? hwloc_topology_set_xmlbuffer(topo->hwloc, text, (int)bytes + 1) : 0;
-	if (!rc)
-		rc = hwloc_topology_load(topo->hwloc);
-	free(text);
-	if (rc && xml_path)
-		return wf_topo_fail(-EINVAL, error, error_bytes, "%s: hwloc cannot make sense of it", xml_path);
-	if (rc)
-		return wf_topo_fail(-EIO, error, error_bytes, "hwloc cannot read this host's topology");
+	if ((xml_path && hwloc_topology_set_xml(topo->hwloc, xml_path)) || hwloc_topology_load(topo->hwloc))
+		return xml_path ? wf_topo_fail(-EINVAL, error, error_bytes, "%s: hwloc cannot read it as a topology",
+					       xml_path)
+				: wf_topo_fail(-EIO, error, error_bytes, "hwloc cannot read this host's topology");
 	topo->this_host = hwloc_topology_is_thissystem(topo->hwloc);
 	return 0;
 }

@@ -82,13 +82,15 @@ struct wf_topo_plan {
 
 /* Zeros and NULLs are the defaults. */
 struct wf_topo_options {
-	uint32_t max_groups;      /* merge neighbours down to so many; 0: no limit */
+	uint32_t max_groups;      /* merge neighbours until at most this many are left; 0: no limit */
 	const char *groups_path;  /* an override file, docs/TOPOLOGY.md; NULL: none */
 	const char *allowed_cpus; /* "0-3,8": only these; default: this process's mask (or all of an XML's) */
 };
 
-/* error (may be NULL) gets a sentence on failure and is left alone on success.
- * -ENOENT, -EACCES, …: the file cannot be read; -EINVAL: it is not an hwloc 2 XML file; -E2BIG: too large. */
+/* The file is trusted, like a configuration file: hwloc reads it, and ends the process on some that are broken. Check one
+ * that may be with `weft topo --xml`, which reads it in a child process first.
+ * error (may be NULL) gets a sentence on failure and is left alone on success. -ENOENT, -EACCES, …: the file cannot be
+ * read; -EINVAL: hwloc finds no topology in it. */
 int wf_topo_open(const char *xml_path, struct wf_topo **ret_topo, char *error, size_t error_bytes);
 void wf_topo_close(struct wf_topo *topo); /* NULL is fine */
 
@@ -98,9 +100,9 @@ int wf_topo_plan(const struct wf_topo *topo, const struct wf_topo_nic *nics, siz
 		 size_t error_bytes);
 void wf_topo_plan_free(struct wf_topo_plan *plan); /* NULL is fine */
 
-/* The index of the group to use for memory of this GPU: its own, else the nearest. -ENOENT: no such GPU, no
- * group. */
-int wf_topo_group_of_gpu(const struct wf_topo *topo, const struct wf_topo_plan *plan, struct wf_topo_pci pci);
+/* The index of the group to use for memory of the GPU at this PCI address ("53:00.0", "0000:53:00.0"): its own, else
+ * the nearest. -EINVAL: not an address; -ENOENT: no such GPU, no group, or topo is NULL. */
+int wf_topo_group_of_gpu(const struct wf_topo *topo, const struct wf_topo_plan *plan, const char *pci);
 /* The same for host memory: the first group on that node, -ENOENT when it has none. */
 int wf_topo_group_of_numa(const struct wf_topo_plan *plan, int numa);
 
@@ -115,8 +117,6 @@ size_t wf_topo_nics(const struct wf_topo *topo, const struct wf_topo_nic **ret_n
 void wf_topo_locate(const struct wf_topo *topo, const struct wf_topo_nic *nic, struct wf_topo_spot *ret_spot);
 void wf_topo_locate_gpu(const struct wf_topo *topo, const struct wf_topo_gpu *gpu, struct wf_topo_spot *ret_spot);
 
-/* "0000:4f:00.0" or "4f:00.0", nothing before or after it. -EINVAL otherwise. */
-int wf_topo_pci_parse(const char *text, struct wf_topo_pci *ret_pci);
 #define WF_TOPO_PCI_BYTES 20
 /* The domain is left out when it is 0. */
 const char *wf_topo_pci_text(struct wf_topo_pci pci, char text[WF_TOPO_PCI_BYTES]);

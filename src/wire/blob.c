@@ -9,7 +9,7 @@
 /* magic:4 kind:1 version:1 reserved:2 total:4 checksum:8, then the body the checksum covers */
 #define HEADER       20
 #define VERSION      2
-#define TILED        3                    /* a region of which a rail has several keys; any other is as it was */
+#define TILED        3 /* a region with several keys per rail; all other regions keep their version */
 #define MAGIC        UINT32_C(0x54464557) /* "WEFT" */
 #define KIND_ADDRESS 'A'
 #define KIND_REGION  'R'
@@ -83,7 +83,7 @@ static size_t width_of(const uint64_t *keys, uint32_t count)
 	return sizeof(uint32_t);
 }
 
-/* rail:1 base:8 tiles:2, then key:8, or step:8 reach:8 and a key a tile */
+/* rail:1 base:8 tiles:2, then key:8, or step:8 reach:8 and one key per tile */
 static void pack_tiled(struct wf_cursor *cursor, const struct wf_wire_region *region, const uint64_t *keys)
 {
 	size_t width = width_of(keys, region->tiles);
@@ -144,7 +144,7 @@ static int open_blob(struct wf_cursor *cursor, const void *blob, size_t bytes, c
 	*ret_tiled = kind == KIND_REGION && version == TILED;
 	if (version != VERSION && !*ret_tiled)
 		return -EPROTONOSUPPORT;
-	cursor->left = total - HEADER; /* what follows the blob is not ours to judge */
+	cursor->left = total - HEADER; /* bytes after the blob are the caller's business */
 	return XXH3_64bits(cursor->at, cursor->left) == sum ? 0 : -EBADMSG;
 }
 
@@ -179,7 +179,7 @@ int wf_blob_unpack_address(const void *blob, size_t bytes, struct wf_wire_addres
 	return cursor.bad || cursor.left ? -EPROTO : 0;
 }
 
-/* One rail of a tiled region; of its tiles' keys only that they are there. */
+/* Reads one rail of a tiled region; checks only that its tiles' keys are there. */
 static bool unpack_rail(struct wf_cursor *cursor, struct wf_wire_region *region, uint32_t i, size_t width)
 {
 	uint64_t tiles, step, reach;
@@ -192,8 +192,8 @@ static bool unpack_rail(struct wf_cursor *cursor, struct wf_wire_region *region,
 	}
 	step = wf_get_uint(cursor, 8);
 	reach = wf_get_uint(cursor, 8);
-	/* The sender divides by one and cuts pieces by the other, and finds a key for every offset: as many as that takes, and
-	 * several. */
+	/* The sender divides by step, cuts pieces by reach, and needs a key for every offset. So there must be
+	 * exactly enough tiles, and more than one. */
 	if (!step || reach < WF_REACH_LEAST || region->bytes <= reach || tiles < 2 ||
 	    tiles != wf_tiles_of(region->bytes, step, reach) || cursor->left < tiles * width)
 		return false;
@@ -204,7 +204,7 @@ static bool unpack_rail(struct wf_cursor *cursor, struct wf_wire_region *region,
 	return true;
 }
 
-/* keys: room for so many, or NULL. */
+/* keys: an array of room entries, or NULL. */
 static int unpack_region(const void *blob, size_t bytes, struct wf_wire_region *ret_region, uint64_t *keys,
 			 uint32_t room)
 {
@@ -265,6 +265,7 @@ int wf_blob_unpack_tiles(const void *blob, size_t bytes, const struct wf_wire_re
 	struct wf_wire_region again;
 	int error = unpack_region(blob, bytes, &again, ret_keys, region->tiles);
 
-	/* Whoever's memory the blob lies in may have changed it since: no key more, and none less. */
+	/* The memory that holds the blob may have changed since the first pass: demand exactly as many keys as
+	 * before. */
 	return !error && again.tiles != region->tiles ? -EPROTO : error;
 }

@@ -1,4 +1,4 @@
-/* Reading and writing little-endian fields with bounds: a cursor that goes bad once and stays bad. */
+/* Reads and writes little-endian fields with bounds checks. A cursor that goes bad stays bad. */
 #ifndef WF_WIRE_CURSOR_H
 #define WF_WIRE_CURSOR_H
 
@@ -62,7 +62,7 @@ static inline uint64_t wf_get_uint(struct wf_cursor *cursor, size_t bytes)
 	return value;
 }
 
-/* A text of at most room - 1 bytes, its length before it. Texts with a zero or control byte inside are bad. */
+/* Reads a text of at most room - 1 bytes, preceded by its length. Texts with a zero or control byte inside are bad. */
 static inline void wf_get_text(struct wf_cursor *cursor, char *text, size_t room)
 {
 	size_t bytes = wf_get_uint(cursor, 1);

@@ -1,4 +1,4 @@
-/* Packs, unpacks and walks manifests; manifest.h has their meaning. */
+/* Packs, unpacks and walks manifests; manifest.h says what they mean. */
 #include "wire/manifest.h"
 #include "wire/cursor.h"
 
@@ -8,7 +8,7 @@
 
 enum { RANGES, PAGES, PAGES_LISTED, FORMS };
 
-#define HEAD_BYTES  (8u + 8u + 8u + 1u + 1u) /* sum, unit, count, form, payload's length: the sum comes first */
+#define HEAD_BYTES  (8u + 8u + 8u + 1u + 1u) /* sum, unit, count, form, payload's length; the sum comes first */
 #define RANGE_BYTES 32u
 #define PAGES_BYTES 40u
 #define INDEX_BYTES 4u
@@ -71,14 +71,14 @@ void wf_manifest_set_sum(void *buffer, uint64_t sum)
 	wf_put_uint(&cursor, sum, 8);
 }
 
-/* An offset of the list, which follows the fields read so far and fills the rest exactly. */
+/* Takes the list, which follows the fields read so far and must fill the rest exactly. */
 static bool take_list(struct wf_cursor *cursor, uint64_t count, size_t each, const void **ret_list)
 {
 	*ret_list = cursor->at;
 	return !cursor->bad && cursor->left % each == 0 && cursor->left / each == count;
 }
 
-/* Range or page number entry. An offset that does not fit is one that no region has. */
+/* Returns a range, or the page with number entry. An offset that overflows becomes one that no region has. */
 static struct wf_manifest_range entry_at(const struct wf_manifest *manifest, uint64_t entry)
 {
 	struct wf_manifest_range range = manifest->page;
@@ -102,7 +102,7 @@ static struct wf_manifest_range entry_at(const struct wf_manifest *manifest, uin
 	return range;
 }
 
-/* False: more bytes than can be counted, so more than there are. */
+/* Returns false if the total overflows, so exceeds any memory. */
 static bool total_of(struct wf_manifest *manifest)
 {
 	manifest->bytes = 0;
@@ -147,7 +147,7 @@ int wf_manifest_unpack(const void *buffer, size_t bytes, struct wf_manifest *ret
 		ok = !cursor.bad && !cursor.left;
 		break;
 	}
-	/* Pages of nothing, or all in one place, would make a walk of any length out of a short message. */
+	/* Empty pages, or pages all in one place, would turn a short message into an endless walk. */
 	if (!ok ||
 	    (manifest.paged && manifest.count && (!manifest.page.bytes || manifest.stride < manifest.page.bytes)))
 		return -EPROTO;

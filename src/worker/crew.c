@@ -1,8 +1,10 @@
 /* Threads without signals, and crews of them; crew.h says for whom. Any thread. */
 #include "worker/crew.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* The application's signals are for its own threads. Those that a fault raises stay: a handler of the process, or none, is to
  * see them. */
@@ -19,6 +21,36 @@ int wf_thread_create(pthread_t *thread, void *(*run)(void *argument), void *argu
 	error = pthread_create(thread, NULL, run, argument);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return error;
+}
+
+/* A worker is pinned, and a thread inherits that. The process's first thread says where we may run. */
+static void leave_the_workers_core(void)
+{
+	cpu_set_t set;
+
+	if (!sched_getaffinity(getpid(), sizeof(set), &set))
+		pthread_setaffinity_np(pthread_self(), sizeof(set), &set); /* where it is refused we share the core */
+}
+
+static void *run_errand(void *argument)
+{
+	struct wf_errand *errand = argument;
+
+	leave_the_workers_core();
+	errand->work(errand->context);
+	return NULL;
+}
+
+int wf_errand_start(struct wf_errand *errand, void (*work)(void *context), void *context)
+{
+	errand->work = work;
+	errand->context = context;
+	return -wf_thread_create(&errand->thread, run_errand, errand);
+}
+
+void wf_errand_end(struct wf_errand *errand)
+{
+	pthread_join(errand->thread, NULL);
 }
 
 struct hand {

@@ -3,7 +3,8 @@
 #include "base/hot.h"
 #include "base/time.h"
 
-#define TICK WF_MS
+#define TICK          WF_MS
+#define FIRED_AT_ONCE 256 /* then notes and completions get their turn, however many are due */
 
 void wf_timers_init(struct wf_timers *timers, uint64_t now_ns)
 {
@@ -92,6 +93,8 @@ int wf_timers_run(struct wf_timers *timers, uint64_t now_ns)
 		while (!wf_list_empty(slot)) {
 			struct wf_timer *timer = wf_container(slot->next, struct wf_timer, link);
 
+			if (fired == FIRED_AT_ONCE)
+				return fired; /* the next turn goes on with this slot */
 			wf_list_remove(&timer->link);
 			timers->count--;
 			fired++;

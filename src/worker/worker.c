@@ -14,20 +14,21 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NOTES_A_TURN  64
-#define CLOCK_TURNS   8             /* between two looks at the clock, at most */
-#define SPIN_NS       (50 * WF_US)  /* after the last thing that happened, before sleeping */
-#define NAP_FIRST_NS  (50 * WF_US)  /* rails without a wait object are looked at so often … */
-#define NAP_BUSY_NS   (50 * WF_US)  /* … while something is in flight … */
-#define NAP_QUIET_NS  (2 * WF_MS)   /* … so often when all is quiet … */
-#define NAP_LONG_NS   (5 * WF_MS)   /* … so often when it has been … */
-#define NAP_DEEP_NS   (200 * WF_MS) /* … for so long … */
-#define NAP_PART      500           /* … and then for a five hundredth of how long it has been, … */
-#define NAP_LAST_NS   (51 * WF_MS) /* … at most so long: two from one housekeeping to the next, which wakes us anyway. */
-#define LOOK_NS       (20 * WF_US) /* and after a nap, before the next */
-#define DEEP_SLEEP_NS (20 * WF_MS) /* quiet for so long: sleep until a descriptor or a timer says otherwise */
+#define NOTES_A_TURN 64
+#define CLOCK_TURNS  8            /* between two looks at the clock, at most */
+#define SPIN_NS      (50 * WF_US) /* after the last thing that happened, before sleeping */
+/* Naps while a rail has no wait object. The nap grows with the time since anything happened, within these limits: */
+#define NAP_FIRST_NS  (50 * WF_US) /* the shortest */
+#define NAP_BUSY_NS   (50 * WF_US) /* while something is in flight */
+#define NAP_QUIET_NS  (2 * WF_MS)  /* the longest, until it has been quiet for NAP_DEEP_NS */
+#define NAP_DEEP_NS   (200 * WF_MS)
+#define NAP_LONG_NS   (5 * WF_MS) /* the shortest after that; it is the quiet time divided by NAP_PART, … */
+#define NAP_PART      500
+#define NAP_LAST_NS   (51 * WF_MS) /* … and never longer: two naps between two housekeepings, which wake us anyway */
+#define LOOK_NS       (20 * WF_US) /* after a nap, look for this long before the next */
+#define DEEP_SLEEP_NS (20 * WF_MS) /* quiet for this long: sleep until a descriptor or a timer wakes us */
 #define SLEEP_LAST_NS (1000 * WF_MS)
-#define SLEEPER_NS    (1000 * WF_MS) /* no news for so long: what wakes us now is likely a sign of life, and soon read */
+#define SLEEPER_NS    (1000 * WF_MS) /* no news for this long: what wakes us now is likely a sign of life, and soon read */
 
 /* Not write(), which is a cancellation point: the caller may hold a lock, and has not told anyone yet what it posted. */
 static bool wake(struct wf_worker *worker)
@@ -39,7 +40,6 @@ static bool wake(struct wf_worker *worker)
 
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
 {
-
 	/* Sequentially consistent with the store and load in nap(): either we see it asleep or it sees our ticket, which we
 	 * have before the note is there: a note of ours that is still missing does not hide another's behind it. */
 	if (!wf_ring_push(&worker->inbox, note))
@@ -47,6 +47,14 @@ bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note)
 	if (atomic_load(&worker->sleeping))
 		wake(worker); /* when it fails the counter is full, so it is readable: awake already */
 	return true;
+}
+
+void wf_worker_tell(struct wf_worker *worker, struct wf_node *node)
+{
+	/* The push is sequentially consistent, as in wf_worker_post(). */
+	wf_mpsc_push(&worker->told, node);
+	if (atomic_load(&worker->sleeping))
+		wake(worker);
 }
 
 static int take_notes(struct wf_worker *worker)
@@ -63,7 +71,7 @@ static int take_notes(struct wf_worker *worker)
 
 /* The clock costs as much as the rest of a turn that finds nothing. So it is read every few turns, and at once when the
  * kernel's tick has passed or the worker has slept: between turns that follow each other it hardly moves. */
-WF_HOT void wf_worker_look(struct wf_worker *worker)
+WF_HOT void wf_worker_read_clock(struct wf_worker *worker)
 {
 	uint64_t tick_ns = wf_tick_ns();
 
@@ -80,7 +88,7 @@ WF_HOT static int turn(struct wf_worker *worker)
 {
 	int happened;
 
-	wf_worker_look(worker);
+	wf_worker_read_clock(worker);
 	worker->faint = 0;
 	happened = take_notes(worker);
 	/* Not counted: the housekeeping of an idle engine must not keep it awake. */
@@ -143,12 +151,18 @@ static void sleep_for(struct wf_worker *worker, uint64_t limit_ns)
 		return;
 }
 
+static bool is_over(struct wf_worker *worker)
+{
+	return atomic_load_explicit(&worker->stopping, memory_order_acquire) &&
+	       (!worker->ops->may_stop || worker->ops->may_stop(worker->context));
+}
+
 static void nap(struct wf_worker *worker)
 {
 	uint64_t limit, next, now;
 
 	atomic_store(&worker->sleeping, 1);
-	if (wf_ring_awaits(&worker->inbox) || atomic_load(&worker->stopping)) {
+	if (wf_ring_awaits(&worker->inbox) || wf_mpsc_any(&worker->told) || is_over(worker)) {
 		atomic_store(&worker->sleeping, 0);
 		return;
 	}
@@ -173,29 +187,29 @@ static void something_happened(struct wf_worker *worker)
 	worker->looks = worker->napped = worker->woken = false;
 }
 
-/* Nothing happened in this turn: look on, or nap. *look_until: after a nap, before the next. */
-static void rest(struct wf_worker *worker, uint64_t *look_until)
+/* Nothing happened in this turn: look again, or nap. *look_until: no nap before then. */
+static void idle(struct wf_worker *worker, uint64_t *look_until)
 {
-	uint64_t idle;
+	uint64_t quiet;
 
 	if (!worker->idle_ns) {
 		worker->idle_ns = worker->now_ns;
 		if (!worker->napped)
 			worker->looks = wf_spin_worth_it(&worker->spin);
 	}
-	idle = worker->now_ns - worker->idle_ns;
+	quiet = worker->now_ns - worker->idle_ns;
 	if (worker->now_ns < *look_until)
 		return;
-	if (idle <= SPIN_NS && (worker->looks || worker->woken || worker->ops->in_flight(worker->context)))
+	if (quiet <= SPIN_NS && (worker->looks || worker->woken || worker->ops->in_flight(worker->context)))
 		return;
-	if (idle <= SPIN_NS && !worker->ops->can_sleep(worker->context)) {
+	if (quiet <= SPIN_NS && !worker->ops->can_sleep(worker->context)) {
 		sched_yield(); /* nothing would wake us: look on, but let others have the core first */
 		worker->clock_turns = 0;
 		return;
 	}
 	worker->napped = true;
 	nap(worker);
-	*look_until = idle < DEEP_SLEEP_NS && worker->looks ? wf_now_ns() + LOOK_NS : 0;
+	*look_until = quiet < DEEP_SLEEP_NS && worker->looks ? wf_now_ns() + LOOK_NS : 0;
 }
 
 /* ---- the thread ---- */
@@ -221,7 +235,7 @@ static bool await_phase(struct wf_worker *worker, enum wf_worker_phase phase, ui
 	return worker->phase >= phase;
 }
 
-/* The last that touches the worker: who waits for it may free it, or gone() does. */
+/* Nothing touches the worker after this: the thread that waits for it may free it, or gone() does. */
 static void finish(struct wf_worker *worker)
 {
 	bool abandoned;
@@ -255,12 +269,12 @@ static void *loop(void *argument)
 	set_phase(worker, worker->start_status ? WF_WORKER_FINISHED : WF_WORKER_LOOPING);
 	if (worker->start_status)
 		return NULL;
-	while (!atomic_load_explicit(&worker->stopping, memory_order_acquire)) {
+	while (!is_over(worker)) {
 		/* Signs of life are answered and change nothing else: a worker that heard no more sleeps on as deeply. */
 		if (turn(worker) > worker->faint)
 			something_happened(worker);
 		else
-			rest(worker, &look_until);
+			idle(worker, &look_until);
 	}
 	set_phase(worker, WF_WORKER_STOPPING);
 	worker->ops->stop(worker->context);
@@ -304,6 +318,7 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 	worker->cpu = cpu;
 	init_lock(worker);
 	worker->now_ns = worker->news_ns = wf_now_ns();
+	wf_mpsc_init(&worker->told);
 	wf_timers_init(&worker->timers, worker->now_ns);
 	worker->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	worker->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

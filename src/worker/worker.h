@@ -1,11 +1,13 @@
 /*
  * A worker: the one thread that owns a group's rails. It takes notes from its inbox (any thread posts them), runs what
  * is due, gives its group a turn, and sleeps when there is nothing to do. What a turn and a note mean is the layer
- * above's business. Without a thread the application runs it through weft_progress().
+ * above's business. Workers tell each other things through a second queue, which has no limit and which the turn empties.
+ * Without a thread the application runs it through weft_engine_progress().
  */
 #ifndef WF_WORKER_WORKER_H
 #define WF_WORKER_WORKER_H
 
+#include "base/mpsc.h"
 #include "base/ring.h"
 #include "base/spin.h"
 #include "worker/timer.h"
@@ -18,6 +20,7 @@ struct wf_worker_ops {
 	int (*turn)(void *context, uint64_t now_ns); /* how much happened */
 	bool (*in_flight)(void *context);            /* something is on a NIC: stay close */
 	bool (*can_sleep)(void *context);            /* whatever happens next shows on a watched descriptor */
+	bool (*may_stop)(void *context);             /* asked to, the thread turns on until it may; NULL: at once */
 	void (*stop)(void *context);                 /* last on the thread */
 	void (*gone)(void *context);                 /* after it, and only when nobody waited: it may free the worker */
 };
@@ -47,9 +50,11 @@ struct wf_worker {
 	bool woken;         /* by a descriptor, and nothing has come of it yet */
 	struct wf_timers timers;
 	struct wf_ring inbox;
+	struct wf_mpsc told; /* by other workers, for the turn to take */
 	alignas(64) _Atomic int sleeping;
 	_Atomic int stopping;
-	_Atomic int running; /* manual progress: who is the worker now, enum wf_running */
+	_Atomic int running; /* manual progress: what the current worker does, enum wf_running … */
+	int cancel_state;    /* … and whether its thread could be cancelled before */
 };
 
 int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, void *context, uint64_t inbox, int cpu,
@@ -58,12 +63,15 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 void wf_worker_watch(struct wf_worker *worker, int fd);
 /* Any thread. False: the inbox is full. */
 bool wf_worker_post(struct wf_worker *worker, const struct wf_item *note);
+/* Any thread. Never fails: the node is part of what it tells of. */
+void wf_worker_tell(struct wf_worker *worker, struct wf_node *node);
 /* Manual progress: one turn. -EBUSY when another thread is in one; 0 when another is at work. */
 int wf_worker_turn(struct wf_worker *worker);
-void wf_worker_look(struct wf_worker *worker); /* at the clock: now_ns may be as old as the last turn before it */
+void wf_worker_read_clock(struct wf_worker *worker); /* now_ns may be as old as the last turn before it */
 
-/* Manual progress: 0 when the caller is the worker until it leaves, or who is. At work: sending a message, or in a control
- * request. */
+/* Manual progress: returns 0 if the caller is now the worker, until it leaves; else what the current one does. At work:
+ * sending a message, or in a control request. A worker cannot be cancelled: a provider's calls may be cancellation points,
+ * and nobody could take its place. */
 enum wf_running { WF_NOBODY, WF_IN_TURN, WF_AT_WORK };
 static inline int wf_worker_claim(struct wf_worker *worker, enum wf_running as)
 {
@@ -71,13 +79,18 @@ static inline int wf_worker_claim(struct wf_worker *worker, enum wf_running as)
 
 	/* Pairs with the release in leave. */
 	atomic_compare_exchange_strong_explicit(&worker->running, &who, as, memory_order_acquire, memory_order_relaxed);
+	if (!who)
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &worker->cancel_state);
 	return who;
 }
 
 static inline void wf_worker_leave(struct wf_worker *worker)
 {
-	/* Pairs with the claim of whoever comes next: it sees what we did. */
+	int cancel_state = worker->cancel_state;
+
+	/* Pairs with the next claim, which sees what we did. */
 	atomic_store_explicit(&worker->running, WF_NOBODY, memory_order_release);
+	pthread_setcancelstate(cancel_state, NULL);
 }
 
 /* To send: only where no note is unread that would come after us. */
