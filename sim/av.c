@@ -1,6 +1,6 @@
 /*
- * Address vectors. Inserting is O(1) and touches no file: a peer is looked for when something is first sent
- * to it. 10,000 peers are under 2 MB.
+ * Address vectors. Inserting is O(1) and touches no file: a peer is looked up when something is first sent to it.
+ * 10,000 peers take less than 2 MB.
  */
 #include "prov.h"
 
@@ -61,7 +61,7 @@ static int insert_one(struct vector *av, const struct wire_address *address, fi_
 	struct peer *peer;
 	uint32_t index, generation, *bucket;
 
-	/* EFA knows an address again and counts nothing: the first removal is for all who inserted it. */
+	/* EFA recognises an address and counts no users: the first removal is for all that inserted it. */
 	if (av->dom->config->spec.personality != SIM_VERBS) {
 		*ret_addr = av_reverse(av, address);
 		if (*ret_addr != FI_ADDR_NOTAVAIL)
@@ -252,7 +252,7 @@ int av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_av **ret
 	return 0;
 }
 
-/* Finds the peer's segments. False: nobody of that address is there (any more). */
+/* Finds the peer's segments. Returns false if nobody lives at that address (any more). */
 bool peer_resolve(struct peer *peer)
 {
 	if (peer->ep)

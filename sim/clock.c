@@ -11,8 +11,8 @@ int sim_clock_tsc;
 double sim_ticks_per_ns = 1;
 
 #if defined(__x86_64__)
-/* The pair (ns, ticks) of one instant. The narrowest of several tries: being preempted in between would lie.
- */
+/* Takes the pair (ns, ticks) of one instant: the narrowest of several tries, since preemption in between would
+ * falsify it. */
 static void sample(uint64_t *ret_ns, uint64_t *ret_ticks)
 {
 	uint64_t narrowest = UINT64_MAX;

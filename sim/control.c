@@ -1,8 +1,7 @@
 /*
- * The control file's rules. Setting and clearing is for the command and tests (any thread, serialised by a file lock
- * in spirit: rules are claimed with a compare-exchange); matching runs in the provider, on the thread that
- * posts. Decisions depend only on the seed, the rule's number and how many requests it has seen, so a run
- * with the same order of requests replays.
+ * The control file's rules. The command and tests set and clear rules, on any thread: a compare-exchange claims a slot.
+ * The provider matches them on the posting thread. Decisions depend only on the seed, the rule's number and how many
+ * requests it has seen, so a run with the same order of requests replays.
  */
 #include "control.h"
 #include "spec.h"
@@ -40,7 +39,7 @@ static const struct {
 };
 #define FAULTS (sizeof faults / sizeof faults[0])
 
-static const char *const ops[] = { "any", "send", "write", "read", "reg" };
+static const char *const ops[] = { "any", "send", "write", "read", "reg", "open", "close" };
 #define OPS (sizeof ops / sizeof ops[0])
 
 static int fail(char *error, size_t bytes, const char *format, ...)
@@ -242,7 +241,7 @@ int sim_control_set(struct sim_control *control, const char *text, char *error, 
 		struct sim_rule *slot = &control->rules[i];
 		uint32_t empty = 0;
 
-		/* 2 claims the slot; readers only look at 1. */
+		/* 2 claims the slot; readers look only for 1. */
 		if (!atomic_compare_exchange_strong(&slot->active, &empty, 2))
 			continue;
 		slot->fault = rule.fault;
@@ -295,7 +294,7 @@ static uint64_t mix(uint64_t x)
 
 static int matches(const struct sim_rule *rule, const struct sim_event *event)
 {
-	if (rule->op == SIM_OP_ANY ? event->op == SIM_OP_REG : rule->op != event->op)
+	if (rule->op == SIM_OP_ANY ? event->op >= SIM_OP_REG : rule->op != event->op)
 		return 0;
 	if (rule->nic >= 0 && rule->nic != event->nic)
 		return 0;
@@ -321,7 +320,7 @@ static int fires(struct sim_control *control, int number, struct sim_rule *rule)
 		if ((double)(hash >> 11) * 0x1p-53 >= rule->probability)
 			return 0;
 	}
-	/* eagain:N is N refusals and then no more, unless the rule repeats. */
+	/* eagain:N means N refusals and then no more, unless the rule repeats. */
 	if (!limit && rule->fault == SIM_FAULT_EAGAIN && !rule->every && !(rule->probability > 0))
 		limit = rule->argument;
 	fired = atomic_fetch_add_explicit(&rule->fired, 1, memory_order_relaxed);
@@ -335,7 +334,7 @@ static int fires(struct sim_control *control, int number, struct sim_rule *rule)
 enum sim_fault sim_control_fire(struct sim_control *control, const struct sim_event *event, unsigned mask,
 				uint64_t *ret_argument)
 {
-	/* Most have one rule, the first: stop when as many were seen as there are. */
+	/* There is usually one rule, the first: stop after as many as are active. */
 	uint32_t left = atomic_load_explicit(&control->active_rules, memory_order_relaxed);
 
 	for (int i = 0; i < SIM_RULES && left; i++) {

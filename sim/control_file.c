@@ -1,6 +1,6 @@
 /*
- * The control file as a file: made in one step, mapped, never taken for ours before it has proved to be. Any
- * thread of the provider, the command and tests.
+ * The control file as a file: created in one step, mapped, and never used before it has proved to be one. Any thread of
+ * the provider, the command and tests.
  */
 #include "control.h"
 
@@ -26,7 +26,7 @@ int sim_control_fill(int fd)
 	return put < 0 ? -errno : -ENOSPC;
 }
 
-/* Fills a file under another name first: nobody ever finds a control file that is not whole. */
+/* Fills the file under another name first, so that nobody ever finds an incomplete control file. */
 static int create(const char *path)
 {
 	char other[PATH_MAX];
@@ -39,15 +39,15 @@ static int create(const char *path)
 		return -errno;
 	rc = sim_control_fill(fd);
 	close(fd);
-	/* Another who made it first has made the same. */
+	/* If another process was first, it has made the same file. */
 	if (!rc && link(other, path) && errno != EEXIST)
 		rc = -errno;
 	unlink(other);
 	return rc;
 }
 
-/* -EINVAL for what is no control file. Looks before it opens: opening a FIFO or a device is felt by others.
- */
+/* Returns -EINVAL for anything but a control file. Looks before it opens: opening a FIFO or a device has side
+ * effects. */
 static int open_existing(const char *path, int flags)
 {
 	struct sim_control header;

@@ -1,6 +1,6 @@
 /*
- * Completion queues. Reading one is what makes its endpoints' NICs move: requests that are due are delivered
- * and their completions written straight into the caller's array. On the application's thread; the hot path.
+ * Completion queues. Reading one drives its endpoints' NICs: requests that are due are delivered and their completions
+ * written straight into the caller's array. Runs on the application's thread; the hot path.
  */
 #include "prov.h"
 
@@ -82,7 +82,7 @@ void cq_push_error(struct completion_queue *cq, const struct fi_cq_err_entry *er
 
 static inline void *put(const struct completion_queue *cq, void *at, const struct completion *c)
 {
-	struct fi_cq_tagged_entry *entry = at; /* the shorter formats are its beginning */
+	struct fi_cq_tagged_entry *entry = at; /* the shorter formats are prefixes of this one */
 
 	entry->op_context = c->context;
 	if (cq->format >= FI_CQ_FORMAT_MSG) {
@@ -114,8 +114,7 @@ static inline void give(struct reading *r, const struct completion *c)
 	r->done++;
 }
 
-/* More requests in flight than the queue holds: those that would have come on top of a full queue are lost.
- */
+/* More requests are in flight than the queue holds: those that would have come on top of a full queue are lost. */
 static void lose_overrun(struct endpoint *ep, uint64_t now)
 {
 	for (uint32_t at = ep->head + (uint32_t)ep->tx_cq->size; at != ep->rung; at++) {
@@ -130,8 +129,7 @@ static void lose_overrun(struct endpoint *ep, uint64_t now)
 	}
 }
 
-/* Delivers what is due, in order. With `r` completions go to the reader, else to the transmit queue's
- * backlog. */
+/* Delivers what is due, in order. With `r` completions go to the reader, else to the transmit queue's backlog. */
 static inline void progress_tx(struct endpoint *ep, struct reading *r, uint64_t now)
 {
 	struct guard guard = { 0 };
@@ -147,7 +145,7 @@ static inline void progress_tx(struct endpoint *ep, struct reading *r, uint64_t 
 
 		if (request->due > now)
 			break;
-		/* Long posted, so no longer in the cache. What lies past the newest is stale and does no harm. */
+		/* Posted long ago, so no longer in the cache. Entries past the newest are stale, which does no harm. */
 		__builtin_prefetch(&ep->requests[ep->order[(ep->head + 4) & ep->mask]]);
 		ep->head++;
 		switch (deliver(ep, request, now, &guard, &status)) {
@@ -169,7 +167,7 @@ static inline void progress_tx(struct endpoint *ep, struct reading *r, uint64_t 
 		case OUT_ERROR:
 			ep_finish_error(ep, index, status);
 			guard_release(&guard);
-			return; /* the caller learns of it before what came after */
+			return; /* the caller learns of it before later completions */
 		case OUT_SILENT:
 			break;
 		}
@@ -177,7 +175,7 @@ static inline void progress_tx(struct endpoint *ep, struct reading *r, uint64_t 
 	guard_release(&guard);
 }
 
-/* True when an error arrived, which ends the read. */
+/* Returns true if an error arrived, which ends the read. */
 static bool receive_one(struct endpoint *ep, struct reading *r, const struct wire_arrival *arrival)
 {
 	struct completion c = { .context = (void *)(uintptr_t)arrival->context,
@@ -218,8 +216,8 @@ static inline void release_arrival(struct endpoint *ep)
 }
 
 /*
- * A sender fills a claimed arrival within nanoseconds, unless it was killed just then. Others must not wait
- * for it for ever: after a time no living sender needs, it is passed over.
+ * A sender fills a claimed arrival within nanoseconds, unless it was killed at that moment. Others must not wait for it
+ * for ever: after a time that no living sender needs, it is skipped.
  */
 static void pass_over_dead(struct endpoint *ep)
 {
@@ -240,7 +238,7 @@ static inline void progress_rx(struct endpoint *ep, struct reading *r, size_t li
 	while (r->done < limit && (arrival = next_arrival(ep))) {
 		bool stop;
 
-		if (arrival->visible_at) { /* handed over when it was posted, still on the wire */
+		if (arrival->visible_at) { /* handed over when posted, still on the wire */
 			if (!r->now)
 				r->now = sim_ticks();
 			if (arrival->visible_at > r->now)
@@ -287,13 +285,14 @@ static inline void progress(struct completion_queue *cq, struct endpoint *ep, st
 {
 	struct domain *dom = cq->dom;
 
-	/* Not ringing is a misuse; having been refused the post that would have rung is not. They still wait for one. */
+	/* Not ringing is a misuse; being refused the post that would have rung is not. The requests still wait for a
+	 * doorbell. */
 	if (UNLIKELY(dom->strict) && ep->rung != ep->tail && !ep->refused)
 		strict_fail("CQ of NIC %d read while %u requests posted with FI_MORE wait for a doorbell", dom->nic,
 			    ep->tail - ep->rung);
 	if (UNLIKELY(dom->counts_polls))
 		atomic_fetch_add_explicit(&ep->wire->polls, 1, memory_order_relaxed);
-	/* Half of the array for arrivals first: a flood of either kind must not starve the other. */
+	/* Arrivals get half of the array first: a flood of either kind must not starve the other. */
 	if (ep->rx_cq == cq)
 		progress_rx(ep, r, r->done + (r->count - r->done + 1) / 2);
 	if (!idle(ep)) {
@@ -320,7 +319,7 @@ static inline ssize_t cq_read_inside(struct completion_queue *cq, void *buf, siz
 	if (UNLIKELY(cq->ready_count))
 		drain_ready(&r);
 	for (uint32_t i = 0; i < cq->endpoint_count && !cq->error_count; i++) {
-		/* A read with room for nothing makes progress too: what completes waits for the next. */
+		/* A read with room for nothing also makes progress: completions wait for the next read. */
 		progress(cq, cq->endpoints[i], &r);
 		if (r.done == count && count)
 			break;
@@ -366,8 +365,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
 		buf->olen = error->olen;
 		buf->err = error->err;
 		buf->prov_errno = error->prov_errno;
-		buf->err_data_size =
-		    0; /* its value on entry is how much the caller has room for: we have none to give */
+		buf->err_data_size = 0; /* on entry it is the caller's room for error data: there is none to return */
 		cq->error_head++;
 		if (!--cq->error_count)
 			cq->error_head = 0;
@@ -477,7 +475,7 @@ int cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **ret
 	cq->format = attr->format;
 	cq->entry_bytes = bytes[attr->format];
 	cq->size = attr->size ? attr->size : spec->tx + spec->rx;
-	/* EFA: never less than what its two queues hold. Room for more must be asked for on top of that. */
+	/* EFA: never smaller than its two queues together. Room for more must be asked for on top of that. */
 	if (spec->personality != SIM_VERBS && cq->size < dom->queues)
 		cq->size = dom->queues;
 	if (spec->cq && cq->size > spec->cq)

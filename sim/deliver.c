@@ -1,6 +1,6 @@
 /*
- * Moves the bytes of a request that is due. Runs on the thread that reads the sender's CQ, so a source buffer
- * reused before its completion arrives changed at the other side: that is the point of copying late.
+ * Moves the bytes of a request that is due. Runs on the thread that reads the sender's CQ, so a source buffer that is
+ * reused before its completion arrives changed at the other side: that is the purpose of copying late.
  */
 #include "prov.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#define EDGE 64u /* bytes of each end that copy=edges moves */
+#define EDGE 64u /* bytes that copy=edges moves at each end */
 
 void guard_release(struct guard *guard)
 {
@@ -17,7 +17,7 @@ void guard_release(struct guard *guard)
 	guard->mr = NULL;
 }
 
-/* Counts us into the region, so that closing it waits. False: it was closed first. */
+/* Counts us into the region, so that closing it waits. Returns false if it was closed first. */
 static bool guard_take(struct guard *guard, struct wire_mr *mr, uint32_t key)
 {
 	if (LIKELY(guard->mr == mr))
@@ -56,7 +56,7 @@ static void copy_local(const struct iovec *to, size_t to_count, const struct iov
 	}
 }
 
-/* To the peer's memory, or from it. 0, or the status the NIC would report. */
+/* Copies to the peer's memory, or from it. Returns 0, or the status that the NIC would report. */
 static int move(struct peer *peer, const struct iovec *mine, size_t mine_count, const struct iovec *theirs,
 		size_t theirs_count, bool outward)
 {
@@ -84,7 +84,7 @@ static int move(struct peer *peer, const struct iovec *mine, size_t mine_count, 
 	return EFA_BAD_ADDRESS;
 }
 
-/* One contiguous range of theirs against our list, as much of it as copy= says. */
+/* Copies between one contiguous range of theirs and our list, as much of it as copy= says. */
 static int move_range(const struct domain *dom, struct peer *peer, const struct request *request, bool outward)
 {
 	struct iovec theirs = { (void *)(uintptr_t)request->remote, request->bytes };
@@ -161,7 +161,7 @@ static size_t total_of(const struct iovec *iov, size_t count)
 	return bytes;
 }
 
-/* The receiver has no buffer. Backs off, longer each time; then gives up. */
+/* The receiver has no buffer: backs off, longer each time, then gives up. */
 static enum outcome back_off(struct endpoint *ep, struct request *request, struct peer *peer, uint64_t now,
 			     int *ret_status)
 {
@@ -209,7 +209,7 @@ static enum outcome deliver_send(struct endpoint *ep, struct request *request, s
 		*ret_status = EFA_BAD_LKEY;
 		return OUT_ERROR;
 	}
-	/* Sequentially consistent, then look: pairs with ep_close, which waits for those counted in. */
+	/* Sequentially consistent, then look: pairs with ep_close, which waits for everyone counted in. */
 	atomic_fetch_add(&peer->ep->users, 1);
 	if (UNLIKELY(atomic_load(&peer->ep->head.state) != WIRE_LIVE)) {
 		*ret_status = EFA_BAD_QPN;
@@ -225,7 +225,7 @@ static enum outcome deliver_send(struct endpoint *ep, struct request *request, s
 			arrival.event = WIRE_TRUNCATED;
 			arrival.extra = request->bytes - room;
 		}
-		/* Messages always move whole: they are small, and carry the program's own control flow. */
+		/* Messages are always copied whole: they are small, and carry the program's own control flow. */
 		*ret_status = copy_message(request, peer, &buffer, room);
 		if (LIKELY(!*ret_status)) {
 			wire_push_arrival(peer->ep, &arrival);
@@ -236,7 +236,7 @@ static enum outcome deliver_send(struct endpoint *ep, struct request *request, s
 	return out;
 }
 
-/* Nothing comes back. Fails once that has lasted long enough, or never. */
+/* Nothing comes back. Fails after the unresponsive time, or never. */
 static enum outcome silent(struct endpoint *ep, struct request *request, uint64_t now, int *ret_status)
 {
 	uint64_t limit = sim_ticks_of_ns(ep->dom->config->spec.unresponsive_ns);
@@ -252,7 +252,7 @@ static enum outcome silent(struct endpoint *ep, struct request *request, uint64_
 	return OUT_WAIT;
 }
 
-/* A process that was killed answers nothing; asked at most once a millisecond. */
+/* A killed process does not answer; checked at most once per millisecond. */
 static bool peer_dead(struct peer *peer, uint64_t now)
 {
 	if (!peer->dead && now >= peer->alive_at) {
@@ -262,21 +262,21 @@ static bool peer_dead(struct peer *peer, uint64_t now)
 	return peer->dead;
 }
 
-/* Reads and writes that messages stand in for land when the target reads its completions. */
+/* Reads and writes that are emulated by messages land when the target reads its completions. */
 static inline bool target_must_look(const struct domain *dom, const struct request *request, const struct peer *peer)
 {
 	return (dom->config->spec.target_progress && request->kind != REQ_SEND) ||
 	       (request->kind == REQ_WRITE && (dom->emulated || peer->emulated));
 }
 
-/* The rare cases. OUT_DONE: nothing rare after all, go on. */
+/* Handles the rare cases. OUT_DONE: none of them applies, go on. */
 static enum outcome deliver_odd(struct endpoint *ep, struct request *request, struct peer *peer, uint64_t now,
 				int *ret_status)
 {
 	struct domain *dom = ep->dom;
 	uint64_t polls;
 
-	if (!now) /* a timeless machine: only here does it need the clock */
+	if (!now) /* a timeless machine needs the clock only here */
 		now = sim_ticks();
 	if (request->fault == SIM_FAULT_DROP)
 		return OUT_SILENT;
@@ -291,7 +291,7 @@ static enum outcome deliver_odd(struct endpoint *ep, struct request *request, st
 		request->completes = 0;
 	if (fault_active(dom) && fault_silent(dom, peer))
 		return silent(ep, request, now, ret_status);
-	/* A queue pair closed by a living process refuses; a dead process says nothing at all. */
+	/* A queue pair closed by a living process refuses; a dead process does not answer at all. */
 	if (!peer->local && peer_dead(peer, now) && atomic_load(&peer->ep->head.state) == WIRE_LIVE)
 		return silent(ep, request, now, ret_status);
 	request->since = 0;
@@ -340,7 +340,7 @@ enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now,
 			out = deliver_rma(ep, request, peer, guard, ret_status);
 	}
 	if (UNLIKELY(out == OUT_ERROR && peer->dead && *ret_status == EFA_UNRESPONSIVE && !request->fault))
-		out = silent(ep, request, now ? now : sim_ticks(), ret_status); /* its death was found by copying */
+		out = silent(ep, request, now ? now : sim_ticks(), ret_status); /* the copy revealed the peer's death */
 	if (out == OUT_WAIT)
 		return out;
 	if (request->ordered)

@@ -1,6 +1,6 @@
 /*
- * A domain is one simulated NIC. Each one opened is a NIC of its own, with its own rate: two engines in one
- * process are two hosts.
+ * A domain is one simulated NIC. Each opened domain is a NIC of its own, with its own rate: two engines in one process
+ * are two hosts.
  */
 #include "prov.h"
 
@@ -11,12 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define VISITOR (UINT64_C(1) << 63) /* who closes a region: both sides wait for each other */
+#define VISITOR (UINT64_C(1) << 63) /* marks a thread that closes a region: both sides wait for each other */
 
 static bool take_inside(struct domain *dom, uint64_t self, uint64_t *ret_other)
 {
 	*ret_other = 0;
-	/* Relaxed on purpose: this finds a race, it must not hide one from ThreadSanitizer. */
+	/* Relaxed on purpose: this detects a race and must not hide it from ThreadSanitizer. */
 	return atomic_compare_exchange_strong_explicit(&dom->inside, ret_other, self, memory_order_relaxed,
 						       memory_order_relaxed);
 }
@@ -176,7 +176,7 @@ int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain 
 	dom->wire->emulated = dom->emulated;
 	atomic_store(&dom->wire->ticks_per_byte, dom->ticks_per_byte);
 	dom->random = (config->spec.seed + 1) * 0x9e3779b97f4a7c15ull + (uint64_t)nic + 1;
-	/* So that a key of the same NIC of another host is not valid here by accident. */
+	/* Keeps a key of the same NIC of another host from being valid here by accident. */
 	dom->mr_generation = dom->wire->head.id % 255;
 	pthread_mutex_init(&dom->mutex, NULL);
 	pthread_mutex_init(&dom->mr_mutex, NULL);

@@ -1,6 +1,6 @@
 /*
- * Endpoints: opening, binding, enabling, closing. Closing drops every request for good: bytes only move while
- * a CQ of the endpoint is read, so after fi_close returns nothing of it can land any more.
+ * Endpoints: opening, binding, enabling, closing. Closing drops every request for good: bytes move only while a CQ of
+ * the endpoint is read, so nothing can land after fi_close returns.
  */
 #include "prov.h"
 
@@ -45,7 +45,7 @@ static int make_queues(struct endpoint *ep)
 	if (!ep->order || !ep->requests || !ep->free_requests || !ep->slow || !ep->bounce || !ep->free_bounce ||
 	    (ep->dom->strict && !ep->context_counts))
 		return -FI_ENOMEM;
-	/* Last in, first out: a shallow user touches few of them. */
+	/* Last in, first out: with few requests in flight few slots are touched. */
 	for (uint32_t i = 0; i < depth; i++) {
 		ep->free_requests[i] = depth - 1 - i;
 		ep->free_bounce[i] = (int32_t)(depth - 1 - i);
@@ -174,6 +174,8 @@ static int ep_close(struct fid *fid)
 	struct domain *dom = ep->dom;
 
 	dom_enter(dom, "fi_close of an endpoint");
+	if (UNLIKELY(fault_active(dom)))
+		fault_stall_endpoint(dom, SIM_OP_CLOSE);
 	for (struct endpoint **at = &dom->endpoints; *at; at = &(*at)->next)
 		if (*at == ep) {
 			*at = ep->next;
@@ -205,7 +207,7 @@ static int ep_close(struct fid *fid)
 	return 0;
 }
 
-/* FI_OPT_EFA_EMULATED_WRITE: from 1.18 on, absent from 1.17's headers. */
+/* FI_OPT_EFA_EMULATED_WRITE exists from 1.18 on and is absent from 1.17's headers. */
 #define OPT_EMULATED_WRITE (FI_OPT_EFA_RNR_RETRY + 2)
 
 static int ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen)
@@ -223,8 +225,8 @@ static int ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *op
 
 static int ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen)
 {
-	/* Device memory is host memory here, so every peer-to-peer policy is met. Option numbers differ
-	 * between releases beyond that one: refuse the rest. */
+	/* Device memory is host memory here, so every peer-to-peer policy is met. Other option numbers differ
+	 * between releases: refuse them. */
 	return level == FI_OPT_ENDPOINT && optname == FI_OPT_FI_HMEM_P2P ? 0 : -FI_ENOPROTOOPT;
 }
 
@@ -277,7 +279,7 @@ static void take_limits(struct endpoint *ep, const struct fi_info *info)
 	ep->inject_bytes = m->inject_size;
 	ep->iov_limit = m->iov_limit;
 	ep->max_bytes = m->max_msg_size;
-	/* efa-direct sends one packet per message; RMA is cut up by the device. */
+	/* efa-direct sends one packet per message; the device cuts up RMA. */
 	ep->max_send_bytes = spec->personality == SIM_EFA_DIRECT ? m->mtu : m->max_msg_size;
 }
 
@@ -307,6 +309,8 @@ int ep_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **ret_ep
 	ep->fid.tagged = &stub_tagged;
 	ep->fid.atomic = &stub_atomic;
 	dom_enter(dom, "fi_endpoint");
+	if (UNLIKELY(fault_active(dom)))
+		fault_stall_endpoint(dom, SIM_OP_OPEN);
 	ep->next = dom->endpoints;
 	dom->endpoints = ep;
 	dom_leave(dom);

@@ -1,5 +1,5 @@
 /*
- * Applies the control file's rules. Only reached while a rule is set.
+ * Applies the control file's rules. Reached only while a rule is set.
  */
 #include "prov.h"
 
@@ -18,7 +18,7 @@ static struct sim_event event_of(struct domain *dom, enum sim_op_kind op, struct
 	};
 }
 
-/* Which fault a request will meet is decided when it is launched, once, in posting order: so it replays. */
+/* The fault of a request is decided once, when it is launched, in posting order: so it replays. */
 void fault_mark(struct endpoint *ep, struct request *request, struct peer *peer)
 {
 	struct sim_event event;
@@ -30,7 +30,7 @@ void fault_mark(struct endpoint *ep, struct request *request, struct peer *peer)
 	request->fault = (uint8_t)sim_control_fire(ep->dom->control, &event, PER_REQUEST, &request->fault_argument);
 }
 
-/* While any rule stands: mending ends it early. */
+/* Waits while any rule is set: clearing all rules ends it early. */
 static void stall(struct domain *dom, uint64_t ns)
 {
 	const struct timespec nap = { 0, 1000000 };
@@ -82,6 +82,15 @@ uint64_t fault_slowness(struct domain *dom, struct peer *peer)
 void fault_stall_registration(struct domain *dom)
 {
 	struct sim_event event = event_of(dom, SIM_OP_REG, NULL);
+	uint64_t argument;
+
+	if (sim_control_fire(dom->control, &event, BIT(SIM_FAULT_STALL), &argument) != SIM_FAULT_NONE)
+		stall(dom, argument);
+}
+
+void fault_stall_endpoint(struct domain *dom, enum sim_op_kind op)
+{
+	struct sim_event event = event_of(dom, op, NULL);
 	uint64_t argument;
 
 	if (sim_control_fire(dom->control, &event, BIT(SIM_FAULT_STALL), &argument) != SIM_FAULT_NONE)

@@ -38,7 +38,7 @@ static int nic_control(struct fid *fid, int command, void *argument);
 static int nic_tostr(const struct fid *fid, char *buf, size_t len)
 {
 	const struct nic_attributes *a = container_of(fid, struct nic_attributes, nic.fid);
-	size_t used = strnlen(buf, len); /* the core hands over what it has printed so far */
+	size_t used = strnlen(buf, len); /* the core passes what it has printed up to now */
 
 	snprintf(buf + used, len - used,
 		 "    nic:\n        fi_device_attr:\n            name: %s\n            device_id: %s\n            "
@@ -258,7 +258,7 @@ static struct fi_info *make_info(const struct config *config, int nic, const str
 	if (!info)
 		return NULL;
 	info->caps = CAPS | (hints ? hints->caps & FI_HMEM : 0);
-	if (spec->as_efa && hints && hints->caps) /* EFA names no peers that were not asked for */
+	if (spec->as_efa && hints && hints->caps) /* EFA reports no peer scopes that were not asked for */
 		info->caps &= hints->caps | ~(uint64_t)(FI_LOCAL_COMM | FI_REMOTE_COMM);
 	info->mode = spec->personality == SIM_EFA_DIRECT ? FI_CONTEXT2 : 0;
 	info->addr_format = spec->personality == SIM_VERBS ? FI_ADDR_IB_UD : FI_ADDR_EFA;
@@ -307,7 +307,7 @@ static bool attributes_match(const struct fi_info *hints, const struct fi_info *
 	if (rx && (wants_other(rx->msg_order, info->rx_attr->msg_order) || rx->size > info->rx_attr->size ||
 		   rx->iov_limit > info->rx_attr->iov_limit))
 		return false;
-	/* Anything but RDM must be refused, or the core stacks its utility providers on us. */
+	/* Anything but RDM must be refused, or the core stacks its utility providers on top of this one. */
 	if (ep && ((ep->type && ep->type != FI_EP_RDM) || ep->max_msg_size > info->ep_attr->max_msg_size ||
 		   (ep->protocol && ep->protocol != info->ep_attr->protocol)))
 		return false;
@@ -326,7 +326,7 @@ static bool names_match(const struct fi_info *hints, const struct fi_info *info)
 	if (hints->nic && hints->nic->device_attr && hints->nic->device_attr->name &&
 	    strcmp(hints->nic->device_attr->name, info->nic->device_attr->name))
 		return false;
-	/* Only the GID: a source address names the NIC, the rest is the endpoint's. */
+	/* Compares only the GID: a source address names the NIC, the rest belongs to the endpoint. */
 	return !hints->src_addr || hints->src_addrlen != sizeof(struct wire_address) ||
 	       !memcmp(hints->src_addr, info->src_addr, 16);
 }
@@ -340,7 +340,7 @@ static bool matches(const struct fi_info *hints, const struct fi_info *info)
 		return false;
 	if (hints->addr_format && hints->addr_format != info->addr_format)
 		return false;
-	/* Bits left unspecified mean "tell me" only when there is no domain_attr at all. */
+	/* Unspecified bits mean "tell me" only if there is no domain_attr at all. */
 	if (d && (needed & ~offered))
 		return false;
 	if (d && (d->av_type == FI_AV_MAP || d->cq_data_size > 4 || d->mr_key_size > 8))
@@ -348,7 +348,7 @@ static bool matches(const struct fi_info *hints, const struct fi_info *info)
 	return attributes_match(hints, info) && names_match(hints, info);
 }
 
-/* Every NIC under one personality, as far as it matches; where the next belongs is moved on. */
+/* Lists every matching NIC under one personality and advances the tail pointer. */
 static int list_nics(const struct config *config, const struct fi_info *hints, struct fi_info ***tail)
 {
 	for (int nic = 0; nic < (int)config->spec.nics; nic++) {

@@ -1,13 +1,13 @@
 /*
- * The doorbell: gives posted requests their time on the wire. The posting thread; the hot path.
+ * The doorbell: gives posted requests their time on the wire. Runs on the posting thread; the hot path.
  *
- * A NIC's egress keeps a virtual time: vt = max(vt, now), then each request adds max(bytes / rate, op cost).
- * The target's ingress keeps one too, shared by all who send to it. A request is due a latency after both
- * have carried it. Posting late is lost rate, as on hardware.
+ * A NIC's egress keeps a virtual time: vt = max(vt, now), then each request adds max(bytes / rate, op cost). The
+ * target's ingress keeps one too, shared by all its senders. A request is due one latency after both have carried it.
+ * Late posts lose rate, as on hardware.
  *
- * Completion order is the order array. Due times belong to positions in it, not to requests, so reordering is
- * a swap of two requests and the head is always the next one due. What would hold up the others (first
- * contact, a congested target) leaves the array for the heap of slow.c.
+ * The order array is the completion order. Due times belong to positions in it, not to requests, so reordering swaps
+ * two requests and the head is always the next one due. A request that would hold up the others (first contact, a
+ * congested target) leaves the array for the heap of slow.c.
  */
 #include "prov.h"
 
@@ -18,7 +18,7 @@ static inline uint64_t cost_of(const struct domain *dom, uint64_t ticks_per_byte
 	return cost > dom->op_ticks ? cost : dom->op_ticks;
 }
 
-/* Takes `cost` ticks of someone's ingress, from `from` on; returns where it starts. */
+/* Takes `cost` ticks of an ingress, from `from` on; returns where they start. */
 static inline uint64_t claim(_Atomic uint64_t *time, uint64_t from, uint64_t cost)
 {
 	uint64_t old = atomic_load_explicit(time, memory_order_relaxed), start;
@@ -39,7 +39,7 @@ static inline uint64_t latency(struct domain *dom)
 	return ticks;
 }
 
-/* Whose ingress limits it: the target's for what we send, our own for what we read. */
+/* Returns the limiting ingress: the target's for what we send, our own for what we read. */
 static inline _Atomic uint64_t *ingress(struct domain *dom, struct peer *peer, enum request_kind kind)
 {
 	return kind == REQ_READ ? &dom->wire->receive_time : &peer->nic->receive_time;
@@ -87,7 +87,7 @@ static inline void reorder(struct endpoint *ep, uint32_t at)
 		room = window;
 	if (!room)
 		return;
-	/* A multiplication in place of a remainder: a division costs as much as the rest of this function. */
+	/* A multiplication instead of a remainder: a division costs as much as the rest of this function. */
 	other = at - (uint32_t)(((dom_random(ep->dom) >> 32) * (room + 1)) >> 32);
 	theirs = ep->order[other & ep->mask];
 	if (other == at || ep->requests[mine].ordered || ep->requests[theirs].ordered)
@@ -99,7 +99,7 @@ static inline void reorder(struct endpoint *ep, uint32_t at)
 	ep->order[other & ep->mask] = mine;
 }
 
-/* First contact: requests wait for the handshake, then launch. False when the peer needs none. */
+/* First contact: requests wait for the handshake, then launch. Returns false if the peer needs none. */
 static bool contact(struct endpoint *ep, struct request *request, struct peer *peer, uint64_t now)
 {
 	uint64_t wait = sim_ticks_of_ns(ep->dom->config->spec.handshake_ns);
@@ -120,14 +120,14 @@ static bool contact(struct endpoint *ep, struct request *request, struct peer *p
 	return true;
 }
 
-/* The request does not go in posting order. True when it was put aside. */
+/* Returns true if the request was put aside because it cannot go in posting order. */
 static bool put_aside(struct endpoint *ep, uint32_t index, struct request *request, struct peer *peer, uint64_t now)
 {
 	struct domain *dom = ep->dom;
 
 	if (dom->config->spec.timeless)
 		now = sim_ticks();
-	if (peer->generation != request->peer_generation) { /* removed since it was posted: delivery will say so */
+	if (peer->generation != request->peer_generation) { /* removed since it was posted: delivery will report it */
 		request->stage = STAGE_DELIVER;
 		request->due = now;
 		slow_add(ep, index);
@@ -148,14 +148,14 @@ static bool put_aside(struct endpoint *ep, uint32_t index, struct request *reque
 	return true;
 }
 
-/* A run of requests to one peer of one kind, [at, end): one claim on the far side for all of them. */
+/* Launches a run of requests of one kind to one peer, [at, end), with one claim on the far side for all of them. */
 static void launch_run(struct endpoint *ep, uint32_t at, uint32_t end, struct peer *peer, uint64_t now)
 {
 	struct domain *dom = ep->dom;
 	enum request_kind kind = ep->requests[ep->order[at & ep->mask]].kind;
 	uint64_t rate = atomic_load_explicit(&peer->nic->ticks_per_byte, memory_order_relaxed);
 	uint64_t there, here = dom->virtual_time > now ? dom->virtual_time : now, total = 0;
-	uint64_t bytes = UINT64_MAX, cost = 0, remote_cost = 0; /* of the request before: runs are mostly of one size */
+	uint64_t bytes = UINT64_MAX, cost = 0, remote_cost = 0; /* of the previous request, mostly the same size */
 	bool reads = kind == REQ_READ, steady = !dom->jitter_ticks;
 
 	for (uint32_t i = at; i != end; i++) {
@@ -188,8 +188,8 @@ static void launch_run(struct endpoint *ep, uint32_t at, uint32_t end, struct pe
 }
 
 /*
- * An injected message has left the caller's hands, and nobody may ever read the CQ for it: it is handed over
- * now and becomes visible at the other side when due. True when that settled it.
+ * The caller has let go of an injected message, and may never read the CQ for it: it is handed over now and becomes
+ * visible at the other side when due. Returns true if that completed it.
  */
 static bool hand_over(struct endpoint *ep, uint32_t index, uint64_t now)
 {
@@ -216,7 +216,7 @@ static bool hand_over(struct endpoint *ep, uint32_t index, uint64_t now)
 	return true;
 }
 
-/* Places a launched run at the end of the completion order; what a congested target makes far later is put
+/* Places a launched run at the end of the completion order; requests that a congested target delays by much are put
  * aside. */
 static uint32_t place_run(struct endpoint *ep, uint32_t at, uint32_t end, uint32_t place, uint64_t now,
 			  uint64_t *last_due)

@@ -1,6 +1,6 @@
 /*
- * The machines the simulator knows: how many NICs and GPUs, where they sit on the PCI tree, how fast and
- * how deep they are. Plain data, no libfabric: the provider, the topology writer and `weft sim` all read it.
+ * The machines that the simulator knows: how many NICs and GPUs, where they sit on the PCI tree, how fast and how deep
+ * they are. Plain data, no libfabric: the provider, the topology writer and `weft sim` all read it.
  */
 #ifndef SIM_MACHINE_H
 #define SIM_MACHINE_H
@@ -10,10 +10,10 @@
 
 #define SIM_MAX_NICS 64
 
-/* Which provider's manners the NICs have. See docs/SIMULATOR.md for what each one enforces. */
+/* Which provider the NICs behave like. docs/SIMULATOR.md says what each personality enforces. */
 enum sim_personality { SIM_EFA, SIM_EFA_DIRECT, SIM_VERBS };
 
-/* How much of each request's payload really moves. */
+/* How much of each request's payload is really copied. */
 enum sim_copy { SIM_COPY_FULL, SIM_COPY_EDGES, SIM_COPY_NONE };
 
 struct sim_machine {
@@ -46,14 +46,14 @@ const struct sim_machine *sim_machine_at(size_t index); /* NULL past the last */
 
 int sim_machine_nics(const struct sim_machine *machine);
 
-/* The bus NIC `nic` sits on (device 0, function 0), and its name, e.g. rdmap79s0. */
+/* Returns the bus of NIC `nic` (device 0, function 0), and its name, e.g. rdmap79s0. */
 uint8_t sim_machine_nic_bus(const struct sim_machine *machine, int nic);
 void sim_machine_nic_name(const struct sim_machine *machine, int nic, char *name, size_t bytes);
 
 const char *sim_personality_name(enum sim_personality personality);
 const char *sim_copy_name(enum sim_copy copy);
 
-/* PCI layout of one group: root complex port, switch, then a downstream port per slot (see machine.c). */
+/* PCI layout of one group: root complex port, switch, then one downstream port per slot (see machine.c). */
 #define SIM_SLOT_NIC  8
 #define SIM_SLOT_GPU  12
 #define SIM_SLOT_NVME 13

@@ -1,7 +1,7 @@
 /*
- * Registered memory: a table in the NIC's segment, so that other processes' NICs can check keys. A key is
- * 6 bits of NIC, 8 of generation and 18 of slot: good on that NIC only, and stale once closed. Any thread may register and
- * close, whatever the threading model: the providers whose registrations take long allow that.
+ * Registered memory: a table in the NIC's segment, so that other processes' NICs can check keys. A key has 6 bits of
+ * NIC, 8 of generation and 18 of slot: it is valid only on that NIC, and stale once closed. Any thread may register and
+ * close, whatever the threading model, because real providers with slow registration allow that.
  */
 #include "prov.h"
 
@@ -21,8 +21,7 @@ static int mr_close(struct fid *fid)
 		strict_mr_close(dom, (uint32_t)region->fid.key);
 		dom_leave(dom);
 	}
-	/* Sequentially consistent: pairs with guard_take, which counts itself in and then looks at the key.
-	 */
+	/* Sequentially consistent: pairs with guard_take, which counts itself in and then looks at the key. */
 	atomic_store(&mr->key, 0);
 	wire_retire(&mr->users);
 	pthread_mutex_lock(&dom->mr_mutex);
@@ -84,7 +83,7 @@ static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, ui
 	rc = take_slot(dom, &region->slot);
 	if (rc)
 		return rc;
-	/* As libfabric's efa does: whoever asks to send from it makes it readable for peers. */
+	/* As libfabric's efa does: memory registered for sending becomes readable for peers. */
 	if (dom->config->spec.personality != SIM_VERBS && (access & FI_SEND))
 		access |= FI_REMOTE_READ;
 	mr = &dom->wire->mr[region->slot];
@@ -92,7 +91,7 @@ static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, ui
 	dom->mr_generation = dom->mr_generation % 255 + 1;
 	region->pages = pages;
 	region->fid.key = (uint32_t)dom->nic << 26 | dom->mr_generation << 18 | region->slot;
-	/* A key is passed on as a pointer-sized descriptor: looked up, never followed. */
+	/* The key travels as a pointer-sized descriptor: looked up, never dereferenced. */
 	region->fid.mem_desc = (void *)(uintptr_t)region->fid.key;
 	atomic_store_explicit(&mr->base, base, memory_order_relaxed);
 	atomic_store_explicit(&mr->bytes, bytes, memory_order_relaxed);
@@ -113,7 +112,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	if (flags & FI_MR_DMABUF_FLAG)
 		return -FI_EOPNOTSUPP; /* there is no device whose buffer it could be */
 	if (!attr->mr_iov[0].iov_base || !attr->mr_iov[0].iov_len)
-		return -FI_EINVAL; /* FI_MR_ALLOCATED: real memory behind it */
+		return -FI_EINVAL; /* FI_MR_ALLOCATED: memory must exist behind it */
 	region = calloc(1, sizeof *region);
 	if (!region)
 		return -FI_ENOMEM;

@@ -1,12 +1,12 @@
 /*
- * Posting: fi_send, fi_write, fi_read and their kin. The application's thread; the hot path. A post fills a
+ * Posting: fi_send, fi_write, fi_read and the like. Runs on the application's thread; the hot path. A post fills a
  * request and, without FI_MORE, rings the doorbell (launch.c). Nothing moves here.
  */
 #include "prov.h"
 
 #include <string.h>
 
-/* Into each call, where kind and buffers are known: half of what a post costs is finding them out. */
+/* Inlined into each call, where kind and buffers are known: finding them out is half the cost of a post. */
 #define INLINE static inline __attribute__((always_inline))
 
 struct posting {
@@ -25,7 +25,22 @@ static const uint64_t completion_flags[] = {
 	[REQ_READ] = FI_RMA | FI_READ,
 };
 
-/* What stands in the way of a post to this peer right now; 0 for nothing. Slow cases only. */
+/* Nothing may wait for the first contact: the first post begins it, and all are refused until it is made, as verbs and tcp do.
+ * A peer that is not there is looked for again by each post. */
+static int still_connecting(struct endpoint *ep, struct peer *peer)
+{
+	uint64_t now = sim_ticks();
+
+	if (peer->state != PEER_CONTACTING) {
+		peer->state = peer_resolve(peer) ? PEER_CONTACTING : PEER_ABSENT;
+		peer->contact_at = peer->alive_at = now + sim_ticks_of_ns(ep->dom->config->spec.handshake_ns);
+	}
+	if (peer->state == PEER_CONTACTING && now >= peer->contact_at)
+		peer->state = PEER_READY;
+	return peer->state == PEER_READY ? 0 : -FI_EAGAIN;
+}
+
+/* Returns why a post to this peer is refused right now; 0 for no reason. Slow cases only. */
 static int peer_refuses(struct endpoint *ep, const struct posting *p, struct peer *peer)
 {
 	const struct sim_spec *spec = &ep->dom->config->spec;
@@ -34,6 +49,8 @@ static int peer_refuses(struct endpoint *ep, const struct posting *p, struct pee
 
 	if (refused)
 		return refused;
+	if (peer->state != PEER_READY && spec->handshake_ns && !spec->handshake_depth && still_connecting(ep, peer))
+		return -FI_EAGAIN;
 	if (peer->state != PEER_READY && spec->handshake_ns && peer->waiting >= spec->handshake_depth)
 		return -FI_EAGAIN;
 	if (p->kind == REQ_SEND && peer->backing_off)
@@ -95,8 +112,7 @@ static uint64_t take_list(struct endpoint *ep, const struct posting *p, struct r
 	return bytes;
 }
 
-/* Buffers and their local keys. With FI_MR_LOCAL every buffer needs one; what it covers is checked on
- * delivery. */
+/* Takes buffers and their local keys. With FI_MR_LOCAL every buffer needs one; delivery checks what it covers. */
 INLINE int take_buffers(struct endpoint *ep, const struct posting *p, struct request *request)
 {
 	uint64_t bytes;
@@ -206,7 +222,7 @@ INLINE ssize_t post(struct fid_ep *fid, const struct posting *p, const char *cal
 	return rc;
 }
 
-/* The flags of calls that take none: the endpoint's defaults. */
+/* For calls without flags: the endpoint's defaults. */
 #define DEFAULTS(fid) (container_of(fid, struct endpoint, fid)->tx_flags & ~(uint64_t)(FI_INJECT | FI_MORE))
 #define NO_COMPLETION FI_INJECT
 
@@ -219,7 +235,7 @@ static ssize_t inject_only(struct fid_ep *fid, struct posting *p, const char *ca
 	dom_enter(ep->dom, call);
 	if (UNLIKELY(ep->dom->post_ticks))
 		sim_spin(ep->dom->post_ticks);
-	/* Inject calls never complete visibly, whatever the queue was bound with. */
+	/* Inject calls never complete visibly, whatever flags the queue was bound with. */
 	ep->tx_selective = true;
 	rc = post_inside(ep, p);
 	if (UNLIKELY(rc < 0))

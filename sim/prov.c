@@ -44,6 +44,8 @@ static struct config *make_config(const char *text)
 		snprintf(complained, sizeof complained, "%s", text);
 		goto free_config;
 	}
+	if (config->spec.card_efa)
+		goto free_config; /* these NICs are efa/'s, below another provider */
 	snprintf(config->text, sizeof config->text, "%s", text);
 	config->pid = getpid();
 	if (config->spec.control[0]) {

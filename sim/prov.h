@@ -1,8 +1,8 @@
 /*
- * The provider's objects and what its files call in each other. Private to the DSO.
+ * The provider's objects, and what its files call in each other. Private to the DSO.
  *
- * Threads: under FI_THREAD_DOMAIN the application serialises a domain and nothing here locks; under any other
- * model each call takes the domain's mutex (dom_enter). Memory shared with other domains is in wire.h.
+ * Threads: under FI_THREAD_DOMAIN the application serialises a domain and nothing here locks; under any other model
+ * each call takes the domain's mutex (dom_enter). Memory shared with other domains is in wire.h.
  */
 #ifndef SIM_PROV_H
 #define SIM_PROV_H
@@ -31,7 +31,7 @@
 
 #define LIKELY(x)   __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define FIXED_SHIFT 20 /* of ticks per byte */
+#define FIXED_SHIFT 20 /* fixed-point position of ticks per byte */
 
 /* EFA's completion statuses, as the device reports them (prov_errno). */
 enum efa_status {
@@ -48,15 +48,14 @@ enum efa_status {
 	EFA_UNREACHABLE = 15,
 };
 
-/* A specification in use: shared by the infos, domains and NIC attributes made from it. Never freed before
- * exit. */
+/* A specification in use: shared by the infos, domains and NIC attributes made from it. Never freed before exit. */
 struct config {
 	struct config *next;
 	int pid;
 	char text[1024];
 	struct sim_spec spec;
-	struct sim_control *control; /* never NULL: a private one where no file was named */
-	struct config *direct;       /* the same NICs as efa-direct; NULL but with as=efa */
+	struct sim_control *control; /* never NULL: a private one if no file was named */
+	struct config *direct;       /* the same NICs as efa-direct; NULL unless as=efa */
 };
 
 struct fabric {
@@ -79,13 +78,13 @@ struct domain {
 	const struct config *config;
 	struct sim_control *control;
 	int nic;
-	bool guarded; /* any entry needs dom_enter: locking, or strict */
+	bool guarded; /* every entry needs dom_enter: locking, or strict */
 	bool locking, strict, local_keys, ordered_rma, ordered_sends;
 	bool forgets;      /* requests to a peer that is removed from the address vector never complete */
 	bool shm;          /* peers of the same host are reached through shared memory inside the provider */
-	bool emulated;     /* our side cannot write by itself */
-	bool counts_polls; /* those who write to us may wait for one */
-	size_t queues;     /* what the transmit and the receive queue hold together */
+	bool emulated;     /* our side has no RDMA writes of its own */
+	bool counts_polls; /* writers to us may wait for a poll */
+	size_t queues;     /* combined capacity of the transmit and the receive queue */
 	enum sim_copy copy;
 
 	struct wire_map *map;
@@ -94,11 +93,11 @@ struct domain {
 	/* the NIC's egress */
 	uint64_t virtual_time;
 	uint64_t ticks_per_byte, op_ticks, latency_ticks, jitter_ticks, post_ticks, poll_ticks;
-	uint64_t patience_ticks; /* how much later than the others a request may be and stay in line */
+	uint64_t patience_ticks; /* how much later than the others a request may be and still keep its place */
 	uint64_t random;
 
 	pthread_mutex_t mutex;
-	_Atomic uint64_t inside; /* strict: the thread that is in, 0 for none */
+	_Atomic uint64_t inside; /* strict: the thread that is inside, 0 for none */
 
 	pthread_mutex_t mr_mutex; /* the next four: any thread may register, as EFA's and verbs' providers allow */
 	uint32_t mr_generation, mr_next, mr_free_count;
@@ -126,7 +125,7 @@ struct peer {
 	uint64_t contact_at, alive_at;
 	uint32_t generation, next_in_bucket;
 	uint32_t waiting;           /* requests held back by the handshake */
-	uint32_t backing_off;       /* sends the receiver was not ready for */
+	uint32_t backing_off;       /* sends for which the receiver was not ready */
 	uint32_t issued, delivered; /* ordering: numbers given out, next to deliver */
 	uint8_t state, used, local, dead, emulated;
 };
@@ -145,7 +144,8 @@ struct vector {
 enum request_kind { REQ_SEND = SIM_OP_SEND, REQ_WRITE = SIM_OP_WRITE, REQ_READ = SIM_OP_READ };
 enum request_stage { STAGE_DELIVER, STAGE_LAUNCH };
 
-/* By cache line: what every step of a request looks at, what some do, the buffers, what hardly any need. */
+/* Fields by cache line: what every step of a request reads, what some steps read, the buffers, what hardly any step
+ * needs. */
 struct request {
 	_Alignas(64) uint64_t due;
 	void *context;
@@ -196,11 +196,11 @@ struct endpoint {
 	struct event_queue *eq;
 	struct wire_map *map;
 	struct wire_endpoint *wire;
-	/* our side of the arrival ring, so that an empty read touches one shared line */
+	/* our side of the arrival ring, so that an empty read touches only one shared line */
 	struct wire_arrival *arrivals;
 	uint64_t arrival_next;
 	uint32_t arrival_mask, idle_reads;
-	uint64_t claimed_since; /* ticks; the next arrival is claimed and unfilled. 0: it is not */
+	uint64_t claimed_since; /* ticks; since when the next arrival is claimed but not filled. 0: it is not */
 	bool enabled, tx_selective, rx_selective;
 	uint64_t tx_flags, rx_flags; /* default op_flags */
 	uint64_t inject_bytes, max_bytes, max_send_bytes;
@@ -209,8 +209,8 @@ struct endpoint {
 	uint32_t depth, rx_depth;
 	/* launched requests in completion order: [head, rung); posted with FI_MORE: [rung, tail) */
 	uint32_t mask, head, rung, tail;
-	bool refused;      /* the last post was: its caller cannot ring for those before it */
-	uint64_t last_due; /* of the newest launched */
+	bool refused;      /* the last post was refused: its caller cannot ring for those before it */
+	uint64_t last_due; /* due time of the newest launched */
 	uint64_t posted;
 	uint32_t *order;
 	struct request *requests;
@@ -221,7 +221,7 @@ struct endpoint {
 	uint8_t *bounce;
 	int32_t *free_bounce;
 	uint32_t free_bounce_count;
-	uint16_t *context_counts; /* strict: how many in flight hash here */
+	uint16_t *context_counts; /* strict: number in flight with this hash */
 };
 
 /* config.c */
@@ -241,7 +241,7 @@ void eq_report(struct event_queue *eq, struct fid *fid, int err, int prov_errno)
 int domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **ret_domain, void *context);
 void dom_enter_slow(struct domain *dom, const char *call);
 void dom_leave_slow(struct domain *dom);
-void dom_visit(struct domain *dom); /* strict: any thread, to look at its requests; left by dom_leave() */
+void dom_visit(struct domain *dom); /* strict: any thread may call it to look at its requests; left by dom_leave() */
 
 static inline void dom_enter(struct domain *dom, const char *call)
 {
@@ -270,7 +270,7 @@ extern struct fi_ops_mr mr_ops;
 #define MR_NIC_OF(key)  ((key) >> 26)
 #define MR_SLOT_OF(key) ((key) & (WIRE_MR_SLOTS - 1))
 #define MR_DEVICE       (1ull << 63) /* in wire_mr.access: registered as device memory */
-/* The region `key` names on `nic` if it covers [base, base + bytes) with `access`; NULL otherwise. */
+/* Returns the region that `key` names on `nic` if it covers [base, base + bytes) with `access`; NULL otherwise. */
 static inline struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64_t base, uint64_t bytes,
 				      uint64_t access)
 {
@@ -317,12 +317,12 @@ struct guard { /* holds the last region used, so that a run of requests into it 
 	struct wire_mr *mr;
 };
 enum outcome { OUT_DONE, OUT_WAIT, OUT_ERROR, OUT_SILENT };
-/* Moves the bytes. OUT_WAIT: try again at request->due; OUT_ERROR: *ret_status says why; OUT_SILENT: no
+/* Moves the bytes. OUT_WAIT: try again at request->due; OUT_ERROR: *ret_status has the reason; OUT_SILENT: no
  * completion. */
 enum outcome deliver(struct endpoint *ep, struct request *request, uint64_t now, struct guard *guard, int *ret_status);
 void guard_release(struct guard *guard);
 
-/* slow.c: requests that cannot go in order of posting */
+/* slow.c: requests that cannot complete in posting order */
 void slow_add(struct endpoint *ep, uint32_t index);
 void slow_progress(struct endpoint *ep, uint64_t now);
 void ep_finish(struct endpoint *ep, uint32_t index);
@@ -334,7 +334,9 @@ int fault_refuses_post(struct endpoint *ep, enum request_kind kind, struct peer 
 bool fault_silent(struct domain *dom, struct peer *peer);
 uint64_t fault_slowness(struct domain *dom, struct peer *peer);
 int fault_registration(struct domain *dom);
-void fault_stall_registration(struct domain *dom); /* before it is inside: as pinning is */
+void fault_stall_registration(struct domain *dom); /* called before entering the domain, as pinning is */
+void fault_stall_endpoint(struct domain *dom,
+			  enum sim_op_kind op); /* inside: nobody else may use the domain meanwhile */
 void fault_internal(struct endpoint *ep);
 
 static inline bool fault_active(const struct domain *dom)
@@ -342,7 +344,7 @@ static inline bool fault_active(const struct domain *dom)
 	return atomic_load_explicit(&dom->control->active_rules, memory_order_relaxed) != 0;
 }
 
-/* strict.c: each stops the process if the rule is broken */
+/* strict.c: each function stops the process if its rule is broken */
 void strict_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void stop_process(void) __attribute__((noreturn));
 void strict_post(struct endpoint *ep, void *context, const struct peer *peer);
@@ -360,7 +362,7 @@ static inline void ep_free_request(struct endpoint *ep, uint32_t index)
 	ep->free_requests[ep->free_count++] = index;
 }
 
-/* stubs.c: operations nobody may call */
+/* stubs.c: operations that nobody may call */
 extern struct fi_ops_cm stub_cm;
 extern struct fi_ops_tagged stub_tagged;
 extern struct fi_ops_atomic stub_atomic;

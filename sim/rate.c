@@ -1,8 +1,8 @@
 /*
- * rate: a bare posting loop through libfabric over simulated NICs, one thread. Shows what rate the model
- * holds and, run again with NICs that never make it wait, how much CPU the model itself takes per request.
+ * rate: a bare posting loop through libfabric over simulated NICs, in one thread. Shows which rate the model holds and,
+ * run again with NICs that never make it wait, how much CPU time the model itself takes per request.
  *
- *   rate [--sim SPEC] [--bytes N] [--depth N] [--batch N] [--seconds S] [--immediate]
+ * rate [--sim SPEC] [--bytes N] [--depth N] [--batch N] [--seconds S] [--immediate]
  *
  * SPEC defaults to $SIMFAB, else p5,copy=none. Every figure printed is simulated.
  */
@@ -35,7 +35,6 @@ struct rail {
 	fi_addr_t peer;
 	uint64_t key;
 	unsigned in_flight;
-	uint64_t done;
 };
 
 struct options {
@@ -136,7 +135,7 @@ static void close_bench(struct bench *b)
 	munmap(b->memory, b->options->bytes * 2);
 }
 
-/* Tops a rail up to its depth, a batch per doorbell. */
+/* Fills a rail up to its depth, one batch per doorbell. */
 static inline void fill(struct bench *b, struct rail *rail)
 {
 	const struct options *o = b->options;
@@ -195,7 +194,7 @@ static uint64_t cpu_ns(void)
 
 struct result {
 	uint64_t done;
-	double wall, cpu; /* seconds; a busy machine gives less of the second than of the first */
+	double wall, cpu; /* seconds; on a busy machine cpu is less than wall */
 };
 
 static struct result run(struct bench *b, double seconds)
@@ -225,7 +224,7 @@ static struct result run(struct bench *b, double seconds)
 	}
 }
 
-/* The parts of one request's cost, each by itself on one NIC that never waits. */
+/* Measures the parts of one request's cost separately, on one NIC that never waits. */
 static void report_parts(struct bench *b)
 {
 	enum { ROUNDS = 20000 };

@@ -1,7 +1,7 @@
 /*
- * The two rings of an endpoint: posted receives (one owner posts, many senders take) and arrivals (many
- * senders push, the owner reads). Lock-free, so a sender that dies cannot hold anyone up; called while
- * delivering and while reading a CQ.
+ * The two rings of an endpoint: posted receives (one owner posts, many senders take) and arrivals (many senders push,
+ * the owner reads). Lock-free, so a sender that dies cannot hold anyone up; called while delivering and while reading a
+ * CQ.
  */
 #include "wire.h"
 
@@ -29,7 +29,7 @@ void wire_endpoint_layout(struct wire_endpoint *ep, uint32_t buffers, uint32_t a
 bool wire_post_buffer(struct wire_endpoint *ep, const struct iovec *iov, size_t count, void *context, uint32_t depth)
 {
 	uint64_t tail = atomic_load_explicit(&ep->buffer_tail, memory_order_relaxed);
-	/* Acquire: whoever moved the head past this slot has read it. */
+	/* Acquire: the sender that moved the head past this slot has read it. */
 	uint64_t head = atomic_load_explicit(&ep->buffer_head, memory_order_acquire);
 	struct wire_buffer *buffer = &wire_buffers(ep)[tail & (ep->buffers - 1)];
 
@@ -55,7 +55,7 @@ bool wire_take_buffer(struct wire_endpoint *ep, struct wire_taken *ret_taken)
 
 		if (head == atomic_load_explicit(&ep->buffer_tail, memory_order_acquire))
 			return false;
-		/* Read first, claim after: the slot is only written again once the head has passed it. */
+		/* Read first, claim after: the slot is written again only when the head has passed it. */
 		ret_taken->context = atomic_load_explicit(&buffer->context, memory_order_relaxed);
 		ret_taken->count = (size_t)atomic_load_explicit(&buffer->count, memory_order_relaxed) % (WIRE_IOV + 1);
 		for (size_t i = 0; i < ret_taken->count; i++) {
@@ -80,8 +80,7 @@ bool wire_push_arrival(struct wire_endpoint *ep, const struct wire_arrival *arri
 		/* Acquire: the owner has finished with the slots below its head. */
 		uint64_t head = atomic_load_explicit(&ep->arrival_head, memory_order_acquire);
 
-		/* Signed: a stale tail may lie behind the head; the exchange below then fails and reloads it.
-		 */
+		/* Signed: a stale tail may lie behind the head; the exchange below then fails and reloads it. */
 		if ((int64_t)(tail - head) >= (int64_t)atomic_load_explicit(&ep->arrival_limit, memory_order_relaxed)) {
 			atomic_fetch_add_explicit(&ep->lost, 1, memory_order_relaxed);
 			return false;

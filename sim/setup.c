@@ -3,6 +3,7 @@
  */
 #include "setup.h"
 #include "control.h"
+#include "preload.h"
 #include "spec.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static bool holds(const char *dir, const char *file)
 	return (size_t)snprintf(path, sizeof path, "%s/%s", dir, file) < sizeof path && !access(path, R_OK);
 }
 
-/* The directory of the running program plus `below`, if the provider is there. */
+/* Builds the directory of the running program plus `below`, if the provider is there. */
 static bool beside_program(const char *below, char *dir, size_t bytes)
 {
 	char program[PATH_MAX];
@@ -55,8 +56,7 @@ static bool on_provider_path(char *dir, size_t bytes)
 
 static bool find_provider(char *dir, size_t bytes)
 {
-	/* The command beside it, tests one directory down, programs of the simulator itself, an installation.
-	 */
+	/* Seen from the command; from tests; from the simulator's own programs; from an installation. */
 	static const char *const places[] = { "/sim", "/../sim", "/../../sim", "" };
 
 	if (on_provider_path(dir, bytes))
@@ -68,14 +68,14 @@ static bool find_provider(char *dir, size_t bytes)
 	return holds(dir, PROVIDER);
 }
 
-/* Said here, where somebody reads it, and not only in the provider's log. */
+/* Checked here, where somebody reads the message, and not only in the provider's log. */
 static int check_control(const char *path, char *error, size_t error_bytes)
 {
 	struct sim_control *control;
 	char copy[PATH_MAX];
 	int rc = *path ? sim_control_view(path, &control) : -ENOENT;
 
-	/* One that is not there yet is made, where that can be. */
+	/* A missing file is created, if possible. */
 	snprintf(copy, sizeof copy, "%s", path);
 	if (rc == -ENOENT && (!*path || !access(dirname(copy), W_OK | X_OK)))
 		return 0;
@@ -85,6 +85,30 @@ static int check_control(const char *path, char *error, size_t error_bytes)
 		snprintf(error, error_bytes, "%s: %s", path, rc == -EINVAL ? "not a control file" : strerror(-rc));
 	else
 		sim_control_close(control);
+	return rc;
+}
+
+static int no_environment(char *error, size_t error_bytes)
+{
+	snprintf(error, error_bytes, "cannot change the environment: %s", strerror(errno));
+	return -ENOMEM;
+}
+
+/* Cards below libfabric's own provider: nothing of ours is a provider, and what libfabric calls must be preloaded. */
+static int use_card(const char *dir, char *error, size_t error_bytes)
+{
+	char library[PATH_MAX + 32];
+	int rc;
+
+	if (!sim_preload_find(dir, library, sizeof library)) {
+		snprintf(error, error_bytes,
+			 "card=efa: this build has no modelled card; it needs infiniband/efadv.h (libibverbs-dev)");
+		return -ENOENT;
+	}
+	rc = sim_preload_restart(library);
+	if (rc)
+		snprintf(error, error_bytes, "card=efa: cannot start over with %s preloaded: %s", library,
+			 strerror(-rc));
 	return rc;
 }
 
@@ -110,12 +134,11 @@ int wf_sim_setup(const char *spec, char *error, size_t error_bytes)
 	else
 		snprintf(path, sizeof path, "%s", given && *given ? given : dir);
 	snprintf(topology, sizeof topology, "%s/topology/%s.xml", dir, parsed.machine_name);
-	if (setenv("FI_PROVIDER_PATH", path, 1) || setenv("SIMFAB", spec, 1) ||
-	    (!access(topology, R_OK) && setenv("WEFT_TOPOLOGY_XML", topology, 0))) {
-		snprintf(error, error_bytes, "cannot change the environment: %s", strerror(errno));
-		return -ENOMEM;
-	}
-	return 0;
+	if (setenv("SIMFAB", spec, 1) || (!access(topology, R_OK) && setenv("WEFT_TOPOLOGY_XML", topology, 0)))
+		return no_environment(error, error_bytes);
+	if (parsed.card_efa)
+		return use_card(dir, error, error_bytes);
+	return setenv("FI_PROVIDER_PATH", path, 1) ? no_environment(error, error_bytes) : 0;
 }
 
 const char *wf_sim_provider(void)
@@ -124,7 +147,18 @@ const char *wf_sim_provider(void)
 	struct sim_spec spec;
 	char error[256];
 
-	if (!text || sim_spec_parse(text, &spec, error, sizeof error) || !spec.as_efa)
+	if (!text || sim_spec_parse(text, &spec, error, sizeof error) || !(spec.as_efa || spec.card_efa))
 		return "simfab";
 	return spec.personality == SIM_EFA_DIRECT ? "efa-direct" : "efa";
+}
+
+const char *wf_sim_kind(void)
+{
+	const char *text = getenv("SIMFAB");
+	struct sim_spec spec;
+	char error[256];
+
+	if (!text || sim_spec_parse(text, &spec, error, sizeof error) || !spec.card_efa)
+		return "simulated NICs";
+	return "simulated card, real EFA provider";
 }

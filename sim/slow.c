@@ -1,13 +1,13 @@
 /*
- * Requests that do not complete in posting order: waiting for a first contact, a receiver that is not ready,
- * a silent path, a congested target, an injected delay. A heap by due time, so that ten thousand of them cost
- * no more per poll than one. On the thread that reads the CQ.
+ * Requests that do not complete in posting order: they wait for a first contact, a receiver that is not ready, a silent
+ * path, a congested target, an injected delay. A heap by due time, so that ten thousand of them cost no more per poll
+ * than one. Runs on the thread that reads the CQ.
  */
 #include "prov.h"
 
 #include <signal.h>
 
-/* Due first, or as early and posted first. */
+/* Orders by due time, then by posting order. */
 static bool before(const struct endpoint *ep, uint32_t a, uint32_t b)
 {
 	const struct request *one = &ep->requests[ep->slow[a]], *two = &ep->requests[ep->slow[b]];
@@ -94,7 +94,7 @@ static int errno_of(int status)
 	}
 }
 
-/* Errors are reported even where the completion was not asked for. */
+/* Errors are reported even if no completion was asked for. */
 void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 {
 	struct request *request = &ep->requests[index];
@@ -102,7 +102,7 @@ void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 		.op_context = request->context, .flags = request->flags, .err = errno_of(status), .prov_errno = status
 	};
 
-	/* What real providers were seen to do: shm of libfabric 1.17 the first two, tcp the third. */
+	/* Real providers were seen to do this: shm of libfabric 1.17 the first two, tcp the third. */
 	if (UNLIKELY(request->fault == SIM_FAULT_ANONYMOUS))
 		error.op_context = NULL;
 	if (UNLIKELY(request->fault == SIM_FAULT_NEGATIVE))
@@ -113,7 +113,7 @@ void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 	ep_free_request(ep, index);
 }
 
-/* First contact is over, or still not made. True when the request may go on to delivery. */
+/* First contact is over, or still not made. Returns true if the request may go on to delivery. */
 static bool launch_again(struct endpoint *ep, uint32_t index, uint64_t now)
 {
 	struct request *request = &ep->requests[index];
@@ -163,7 +163,7 @@ void slow_progress(struct endpoint *ep, uint64_t now)
 	uint32_t budget = ep->slow_count;
 	int status;
 
-	/* Each at most once a call: one that goes back with a later time must not be met again. */
+	/* Each request at most once per call: one that goes back with a later time must not be met again. */
 	while (budget-- && ep->slow_count && due_of(ep, 0) <= now) {
 		uint32_t index = slow_pop(ep);
 
@@ -179,8 +179,7 @@ void slow_progress(struct endpoint *ep, uint64_t now)
 		case OUT_ERROR:
 			ep_finish_error(ep, index, status);
 			break;
-		case OUT_SILENT: /* keeps its place in the queue until the endpoint closes, as on the device
-				  */
+		case OUT_SILENT: /* keeps its place in the queue until the endpoint closes, as on the device */
 			break;
 		}
 	}

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { COUNT, TIME, RATE, COPY, PERSONALITY, PROVIDER, VERSION, TEXT };
+enum kind { COUNT, TIME, RATE, COPY, PERSONALITY, PROVIDER, CARD, VERSION, TEXT };
 
 struct key {
 	struct sim_knob knob;
@@ -38,7 +38,11 @@ static const struct key keys[] = {
 	{ { "rx", "1..65536", "receive queue depth" }, COUNT, AT(rx), 1, 65536 },
 	{ { "cq", "1..1048576", "most entries a completion queue holds" }, COUNT, AT(cq), 1, 1 << 20 },
 	{ { "handshake", "2ms", "how long the first contact with a peer takes" }, TIME, AT(handshake_ns), 0, 0 },
-	{ { "handshake_depth", "16", "requests that may wait for it" }, COUNT, AT(handshake_depth), 1, 65536 },
+	{ { "handshake_depth", "16", "requests that may wait for it; 0: posts say EAGAIN" },
+	  COUNT,
+	  AT(handshake_depth),
+	  0,
+	  65536 },
 	{ { "unresponsive", "500ms, never", "silence after which a request fails with 13" },
 	  TIME,
 	  AT(unresponsive_ns),
@@ -61,6 +65,7 @@ static const struct key keys[] = {
 	  1 },
 	{ { "personality", "efa, efa-direct, verbs", "whose rules apply" }, PERSONALITY, AT(personality), 0, 0 },
 	{ { "as", "simfab, efa", "the provider's name; efa: with both its fabrics" }, PROVIDER, AT(as_efa), 0, 0 },
+	{ { "card", "none, efa", "efa: cards below libfabric's own EFA provider" }, CARD, AT(card_efa), 0, 0 },
 	{ { "emulated", "0, 1", "efa: writes go by messages, and the target must look" }, COUNT, AT(emulated), 0, 1 },
 	{ { "rdma_api", "1.18", "efa: emulated for programs that ask for an older API" }, VERSION, AT(rdma_api), 0, 0 },
 	{ { "control", "FILE", "mapped file through which faults are set" }, TEXT, AT(control), 256, 0 },
@@ -218,6 +223,9 @@ static int set_value(struct sim_spec *spec, const struct key *key, const char *v
 	case PROVIDER:
 		*(bool *)field = !strcmp(value, "efa");
 		return *(bool *)field || !strcmp(value, "simfab") ? 0 : -EINVAL;
+	case CARD:
+		*(bool *)field = !strcmp(value, "efa");
+		return *(bool *)field || !strcmp(value, "none") ? 0 : -EINVAL;
 	case VERSION:
 		rc = parse_version(value, &number);
 		if (!rc)
@@ -245,7 +253,7 @@ static int set_key(struct sim_spec *spec, const char *name, const char *value, c
 			spec->timeless = false;
 		return 0;
 	}
-	return fail(error, bytes, "unknown key '%s'", name);
+	return fail(error, bytes, "unknown key '%s' ('weft sim knobs' lists the keys)", name);
 }
 
 static void take_machine(struct sim_spec *spec, const struct sim_machine *machine)
@@ -369,6 +377,10 @@ static int check(const struct sim_spec *spec, char *error, size_t bytes)
 	if (spec->nics > (uint64_t)sim_machine_nics(&spec->machine))
 		return fail(error, bytes, "nics=%llu, but machine '%s' has %d", (unsigned long long)spec->nics,
 			    spec->machine_name, sim_machine_nics(&spec->machine));
+	if (spec->card_efa && spec->machine.nic_vendor != 0x1d0f)
+		return fail(error, bytes, "card=efa, but machine '%s' has no EFA NICs", spec->machine_name);
+	if (spec->card_efa && spec->as_efa)
+		return fail(error, bytes, "card=efa is below the real provider, as=efa stands in for it: not both");
 	if (spec->as_efa && spec->personality == SIM_VERBS)
 		return fail(error, bytes, "as=efa, but these NICs are like verbs'");
 	return 0;

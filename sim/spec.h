@@ -29,6 +29,7 @@ struct sim_spec {
 	uint64_t pages;    /* registration budget of a NIC, in 4 KiB pages */
 	uint64_t mr_pages; /* of them in one region open to remote writes; not verbs */
 	uint64_t strict, target_progress;
+	bool card_efa;     /* card=efa: these NICs are cards below EFA's own provider (efa/), not a provider */
 	bool as_efa;       /* as=efa: the provider is called "efa" and lists both of EFA's fabrics */
 	uint64_t emulated; /* writes go by messages, as on cards without RDMA writes */
 	uint64_t rdma_api; /* and for programs that ask for an older API than this; major << 16 | minor */

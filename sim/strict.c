@@ -1,6 +1,6 @@
 /*
- * Strict mode (strict=1): misuse that hardware answers with corruption, a hang or nothing at all stops the
- * process here, and says what it was.
+ * Strict mode (strict=1): misuse that hardware answers with corruption, a hang or silence stops the process here, with
+ * a message that names it.
  */
 #include "prov.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Handlers that libfabric's other providers install on SIGABRT run at exit what is not safe in a signal. */
+/* libfabric's other providers install SIGABRT handlers that run exit code which is not safe in a signal. */
 void stop_process(void)
 {
 	signal(SIGABRT, SIG_DFL);
@@ -41,13 +41,13 @@ static bool in_flight(struct endpoint *ep, uint32_t index, const void *context)
 	return ep->requests[index].context == context;
 }
 
-/* EFA takes any address of this host for one that shared memory reaches: the GIDs, but for the NIC's number. */
+/* EFA assumes that shared memory reaches any address of this host: the GIDs are equal except for the NIC's number. */
 static bool same_host(const struct endpoint *ep, const struct peer *peer)
 {
 	return !memcmp(ep->wire->address.gid, peer->address.gid, sizeof peer->address.gid - 1);
 }
 
-/* NULL contexts carry no state, so any number may be in flight. */
+/* NULL contexts carry no state, so any number of them may be in flight. */
 void strict_post(struct endpoint *ep, void *context, const struct peer *peer)
 {
 	uint16_t *count;
@@ -57,7 +57,7 @@ void strict_post(struct endpoint *ep, void *context, const struct peer *peer)
 	if (!context)
 		return;
 	count = count_of_context(ep, context);
-	if (*count) { /* maybe: look at each */
+	if (*count) { /* a possible match: compare each */
 		for (uint32_t at = ep->head; at != ep->tail; at++)
 			if (in_flight(ep, ep->order[at & ep->mask], context))
 				strict_fail("context %p posted again while still in flight", context);
@@ -80,8 +80,8 @@ void strict_done(struct endpoint *ep, void *context)
 		strict_fail("the fi_context2 at %p was written to while its request was in flight", context);
 }
 
-/* Any thread closes regions, one at a time with the domain's own (dom_visit), which is not said in a way that ThreadSanitizer
- * sees. */
+/* Any thread may close regions. dom_visit serialises that with the domain's own thread, in a way that
+ * ThreadSanitizer does not see. */
 #if defined(__SANITIZE_THREAD__)
 #define NOT_JUDGED __attribute__((no_sanitize_thread))
 #else

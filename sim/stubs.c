@@ -1,6 +1,6 @@
 /*
- * Answers for everything the simulated NICs do not do. libfabric's inline wrappers call through these tables
- * without looking for NULL, so every slot needs a function.
+ * Answers for everything that the simulated NICs do not do. libfabric's inline wrappers call through these tables
+ * without checking for NULL, so every slot needs a function.
  */
 #include "prov.h"
 

@@ -1,10 +1,10 @@
 /*
- * make-topology NAME|FILE: prints the hwloc XML of a simulated machine or of a machine file, for
- * WEFT_TOPOLOGY_XML and the topology tests. A stand-alone program; the files in sim/topology/ are its output
- * (the test `sim-topology` keeps them equal).
+ * make-topology NAME|FILE: prints the hwloc XML of a simulated machine or of a machine file, for WEFT_TOPOLOGY_XML and
+ * the topology tests. A stand-alone program; the files in sim/topology/ are its output (the test `sim-topology` keeps
+ * them equal).
  *
- * Each GPU's host bridge hangs below its socket's package: hwloc then says which NUMA node the group is near.
- * Which 12 of the 48 cores belong to it is not in the hardware; the reader shares them out.
+ * Each GPU's host bridge hangs below its socket's package, so hwloc says which NUMA node the group is near. The
+ * hardware does not say which 12 of the 48 cores belong to it; the reader divides them.
  */
 #include "spec.h"
 
@@ -47,7 +47,7 @@ static void indent(int depth)
 	printf("%*s", depth * 2, "");
 }
 
-/* One device below downstream port `slot` of the switch on bus `ports`. */
+/* Prints one device below downstream port `slot` of the switch on bus `ports`. */
 static void print_device(int ports, int slot, const char *type, const char *os_device)
 {
 	int bus = ports + 1 + slot;
@@ -128,7 +128,7 @@ static void print_core(const struct sim_machine *m, int core, unsigned node)
 static void print_package(const struct sim_machine *m, int socket)
 {
 	int first = socket * m->cores_per_socket;
-	/* Shared out as evenly as they go. */
+	/* Divided as evenly as possible. */
 	int from = m->gpus * socket / m->sockets, to = m->gpus * (socket + 1) / m->sockets;
 	unsigned node = 1u << socket;
 

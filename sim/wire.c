@@ -1,6 +1,6 @@
 /*
- * Segments in /dev/shm: creating, finding, removing them, and telling whether their owner lives. Set-up paths
- * only, on any thread (one process-wide mutex). The rings used while running are in ring.c.
+ * Segments in /dev/shm: creates, finds and removes them, and tells whether their owner lives. Set-up paths only, on any
+ * thread (one process-wide mutex). The rings used while running are in ring.c.
  */
 #include "wire.h"
 
@@ -21,7 +21,7 @@
 
 #define MAGIC   0x31455249574d4953ull
 #define VERSION 1u
-#define BUCKETS 16384u /* two segments a peer and NIC, and thousands of peers */
+#define BUCKETS 16384u /* two segments per peer and NIC, and thousands of peers */
 #define DIR_SHM "/dev/shm"
 
 struct wire_map {
@@ -31,7 +31,7 @@ struct wire_map {
 	int32_t pid;
 	uint32_t id;
 	int refs;
-	int fd; /* the creator's holds the lock that says it lives; a visitor's asks for it */
+	int fd; /* the creator's holds the lock that says it lives; a visitor's queries that lock */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -77,8 +77,8 @@ static struct wire_map *remember(void *memory, size_t bytes, int32_t pid, uint32
 }
 
 /*
- * The file is locked before it gets its real name, so a file with that name and no lock belongs to the dead.
- * POSIX locks go with the process, zombie or not, and are not inherited by fork.
+ * The file is locked before it gets its real name, so a file with that name and no lock belongs to a dead process.
+ * POSIX locks end with the process, zombie or not, and are not inherited by fork.
  */
 static int create_file(size_t bytes, uint32_t id)
 {
@@ -167,7 +167,7 @@ struct wire_map *wire_attach(int32_t pid, uint32_t id, enum wire_kind kind)
 	if (head->magic != MAGIC || head->version != VERSION || head->kind != kind ||
 	    head->bytes != (uint64_t)st.st_size)
 		goto unmap;
-	if (kind == WIRE_NIC) { /* whether its owner lives is asked of the endpoint's; descriptors are few */
+	if (kind == WIRE_NIC) { /* the endpoint's segment tells whether the owner lives; this saves descriptors */
 		close(fd);
 		fd = -1;
 	}
@@ -212,6 +212,11 @@ void wire_destroy(struct wire_map *map)
 	atomic_store(&map->head->state, WIRE_CLOSED);
 	segment_path(path, sizeof path, map->pid, map->id);
 	unlink(path);
+	/* Others of this process may keep it mapped for as long as they have the address; they need no lock to know its owner. */
+	pthread_mutex_lock(&mutex);
+	close(map->fd);
+	map->fd = -1;
+	pthread_mutex_unlock(&mutex);
 	wire_detach(map);
 }
 
@@ -251,7 +256,7 @@ void wire_reap(void)
 
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) ||
 		    sscanf(entry->d_name + strlen(prefix), "%d-", &pid) != 1 || pid == getpid())
-			continue; /* our own: closing a descriptor here would drop the lock we hold on it */
+			continue; /* our own: closing a descriptor here would drop our lock on it */
 		snprintf(path, sizeof path, DIR_SHM "/%s", entry->d_name);
 		fd = open(path, O_RDWR | O_CLOEXEC);
 		if (fd < 0)
@@ -265,8 +270,8 @@ void wire_reap(void)
 
 void wire_retire(_Atomic uint32_t *users)
 {
-	/* A copy takes microseconds; only a copier killed half-way keeps its count, so a second is for ever.
-	 */
+	/* A copy takes microseconds. Only a copier that was killed half-way keeps its count, so a second is long
+	 * enough. */
 	struct timespec start, now;
 
 	clock_gettime(CLOCK_MONOTONIC, &start);

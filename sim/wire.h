@@ -1,10 +1,10 @@
 /*
- * The wire: what simulated NICs of different processes share. A NIC (an open domain) is one segment with its
- * registered memory and its receive rate; an endpoint is another with its posted receives and what arrived.
- * Segments are files in /dev/shm; whoever talks to an address maps the file its address names.
+ * The wire: what simulated NICs of different processes share. A NIC (an open domain) is one segment with its registered
+ * memory and its receive rate; an endpoint is another segment with its posted receives and its arrivals. Segments are
+ * files in /dev/shm; a sender maps the file that the address names.
  *
- * Everything another thread or process touches is atomic. Nothing here waits for another process, except
- * closing (bounded: see wire_retire).
+ * Everything that another thread or process touches is atomic. Nothing here waits for another process, except closing
+ * (bounded: see wire_retire).
  */
 #ifndef SIM_WIRE_H
 #define SIM_WIRE_H
@@ -30,7 +30,7 @@ struct wire_head {
 	_Atomic uint32_t state;
 };
 
-/* 32 bytes like EFA's: 16 of GID, queue pair number, key; the rest says which segment. */
+/* 32 bytes like EFA's: 16 of GID, queue pair number, key; the rest names the segment. */
 struct wire_address {
 	uint8_t gid[16];
 	uint16_t qpn, reserved;
@@ -40,7 +40,7 @@ struct wire_address {
 };
 _Static_assert(sizeof(struct wire_address) == 32, "addresses are 32 bytes");
 
-/* A registered region. `users` counts copies under way: closing waits for them after taking the key away. */
+/* A registered region. `users` counts copies under way: closing removes the key and then waits for them. */
 struct wire_mr {
 	_Atomic uint32_t key; /* 0: free. Released last on registration, cleared first on close */
 	_Atomic uint32_t users;
@@ -50,7 +50,7 @@ struct wire_mr {
 struct wire_nic {
 	struct wire_head head;
 	char host[64];
-	uint32_t nic, emulated;                     /* emulated: writes to it go by messages */
+	uint32_t nic, emulated;                     /* emulated: writes to it travel as messages */
 	_Atomic uint64_t ticks_per_byte;            /* 44.20 fixed point: this NIC's rate, for senders */
 	_Alignas(64) _Atomic uint64_t receive_time; /* virtual time of its ingress */
 	_Alignas(64) _Atomic uint64_t respond_time; /* and of its read responses */
@@ -90,20 +90,20 @@ struct wire_endpoint {
 	_Alignas(64) _Atomic uint64_t arrival_head; /* the owner reads */
 };
 
-/* A mapping of someone's segment, shared by all of this process that talk to it. */
+/* A mapping of someone's segment, shared by everything in this process that talks to it. */
 struct wire_map;
 struct wire_map *wire_create(enum wire_kind kind, size_t bytes);
 struct wire_map *wire_attach(int32_t pid, uint32_t id, enum wire_kind kind); /* NULL: not there */
 void wire_detach(struct wire_map *map);                                      /* NULL is fine */
-void wire_destroy(struct wire_map *map); /* the creator's detach: marks closed, removes the file */
+void wire_destroy(struct wire_map *map); /* the creator's detach: marks it closed and removes the file */
 void *wire_memory(struct wire_map *map);
-bool wire_owner_alive(struct wire_map *map); /* a system call: ask rarely */
+bool wire_owner_alive(struct wire_map *map); /* a system call: use it rarely */
 bool wire_is_local(struct wire_map *map);
 
-/* Removes what killed processes of this user left behind. */
+/* Removes the files that killed processes of this user left behind. */
 void wire_reap(void);
 
-/* Waits until nobody is copying into it any more; gives up if a copier died on the way. */
+/* Waits until nobody copies into it any more; gives up if a copier died on the way. */
 void wire_retire(_Atomic uint32_t *users);
 
 static inline struct wire_buffer *wire_buffers(struct wire_endpoint *ep)
@@ -119,20 +119,20 @@ static inline struct wire_arrival *wire_arrivals(struct wire_endpoint *ep)
 size_t wire_endpoint_bytes(uint32_t buffers, uint32_t arrivals);
 void wire_endpoint_layout(struct wire_endpoint *ep, uint32_t buffers, uint32_t arrivals);
 
-/* Owner: post a receive. False when the ring is full. */
+/* Owner: posts a receive. Returns false if the ring is full. */
 bool wire_post_buffer(struct wire_endpoint *ep, const struct iovec *iov, size_t count, void *context, uint32_t depth);
-/* Sender: take the oldest posted receive. False when there is none. */
+/* Sender: takes the oldest posted receive. Returns false if there is none. */
 struct wire_taken {
 	uint64_t context;
 	size_t count;
 	struct iovec iov[WIRE_IOV];
 };
 bool wire_take_buffer(struct wire_endpoint *ep, struct wire_taken *ret_taken);
-/* Sender: report an arrival. False: the completion queue overran and it is lost. */
+/* Sender: reports an arrival. Returns false if the completion queue overran; the arrival is then lost. */
 bool wire_push_arrival(struct wire_endpoint *ep, const struct wire_arrival *arrival);
-/* Owner: the arrival at `place` may be written again. */
+/* Owner: the slot at `place` may be written again. */
 void wire_release_arrival(struct wire_endpoint *ep, uint64_t place);
-/* Owner, when there is no next arrival: a sender has claimed it but not filled it yet. */
+/* Owner, if there is no next arrival: returns whether a sender has claimed it but not filled it yet. */
 bool wire_arrival_claimed(struct wire_endpoint *ep);
 
 #endif

@@ -12,14 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-uint64_t rig_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 struct fi_info *rig_hints(enum fi_threading threading)
 {
 	struct fi_info *hints = fi_allocinfo();
@@ -150,9 +142,9 @@ static void drive(struct rig *other)
 
 int rig_wait(struct rig *rig, struct rig *other, struct fi_cq_data_entry *entry, struct fi_cq_err_entry *error)
 {
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 
-	while (rig_now() < end) {
+	while (now_ns() < end) {
 		ssize_t n = fi_cq_read(rig->cq, entry, 1);
 
 		if (n == 1)
@@ -192,12 +184,12 @@ struct fi_cq_err_entry rig_expect_error(struct rig *rig, struct rig *other, int 
 
 void rig_expect_nothing(struct rig *rig, uint64_t ns)
 {
-	uint64_t now, end = rig_now() + ns;
+	uint64_t now, end = now_ns() + ns;
 	struct fi_cq_data_entry entry;
 
-	/* Once more when the time is over: reading is progress, and a test that was held up has made none. */
+	/* Once more when the time is over: reading is progress, and a test that was delayed has made none. */
 	do {
-		now = rig_now();
+		now = now_ns();
 		assert_int_equal(fi_cq_read(rig->cq, &entry, 1), -FI_EAGAIN);
 	} while (now < end);
 }
@@ -207,7 +199,7 @@ static void run_child(void (*body)(void), int fd)
 	const struct rlimit no_core = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &no_core);
-	alarm(30); /* whatever happens, it ends */
+	alarm(30); /* ends it whatever happens */
 	dup2(fd, STDERR_FILENO);
 	body();
 	_exit(0);
@@ -232,7 +224,7 @@ bool rig_dies(void (*body)(void), const char *message)
 	close(pipes[0]);
 	text[used] = 0;
 	assert_int_equal(waitpid(child, &status, 0), child);
-	/* Sanitizers turn SIGABRT into an exit of their own; the message is what counts. */
+	/* Sanitizers turn SIGABRT into an exit of their own; only the message matters. */
 	if ((WIFSIGNALED(status) || WEXITSTATUS(status)) && strstr(text, message))
 		return true;
 	print_error("child: status %#x, stderr: %s\n", status, text);

@@ -5,6 +5,8 @@
 #ifndef SIM_TESTS_RIG_H
 #define SIM_TESTS_RIG_H
 
+#include "../../tests/support/clock.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +50,6 @@ struct rig_options {
 	uint64_t cq_flags; /* extra bind flags */
 };
 
-uint64_t rig_now(void);
 struct fi_info *rig_info(const char *spec, const struct fi_info *hints); /* NULL: none */
 struct fi_info *rig_hints(enum fi_threading threading);
 void rig_open(struct rig *rig, const struct rig_options *options);
@@ -57,22 +58,22 @@ void rig_close(struct rig *rig);
 fi_addr_t rig_connect(struct rig *from, struct rig *to);
 uint64_t rig_key(struct rig *rig);
 
-/* Posts a write of `bytes` from offset 0 to the other's offset 0; context[slot]. */
+/* Posts a write of `bytes` from offset 0 to the other's offset 0, with context[slot]. */
 ssize_t rig_write(struct rig *from, fi_addr_t to, struct rig *target, size_t bytes, int slot, uint64_t flags);
 ssize_t rig_send(struct rig *from, fi_addr_t to, size_t bytes, int slot);
 ssize_t rig_recv(struct rig *rig, size_t offset, size_t bytes, int slot);
 
-/* One completion, driving `other` too (NULL for none). 1 and *entry, or -FI_EAVAIL and *error. */
+/* Waits for one completion, driving `other` too (NULL for none). Returns 1 with *entry, or -FI_EAVAIL with *error. */
 int rig_wait(struct rig *rig, struct rig *other, struct fi_cq_data_entry *entry, struct fi_cq_err_entry *error);
-void rig_expect(struct rig *rig, struct rig *other, void *context);                      /* a good one */
-struct fi_cq_err_entry rig_expect_error(struct rig *rig, struct rig *other, int status); /* a bad one */
-/* Nothing arrives for this long. */
+void rig_expect(struct rig *rig, struct rig *other, void *context);                      /* a successful one */
+struct fi_cq_err_entry rig_expect_error(struct rig *rig, struct rig *other, int status); /* a failed one */
+/* Checks that nothing arrives for this long. */
 void rig_expect_nothing(struct rig *rig, uint64_t ns);
 
-/* Runs `body` in a child; true if it was stopped by abort() with `message` in its stderr. */
+/* Runs `body` in a child; returns true if abort() stopped it with `message` in its stderr. */
 bool rig_dies(void (*body)(void), const char *message);
 
-/* A control file of this test's own, removed at the end. */
+/* Opens a control file for this test, removed at the end. */
 struct sim_control *rig_control(char path[64]);
 
 #endif

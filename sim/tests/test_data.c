@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Two hosts; an address each way. */
+/* Two hosts, with an address in each direction. */
 struct pair {
 	struct rig a, b;
 	fi_addr_t ab, ba;
@@ -72,7 +72,7 @@ static void send_moves(void **state)
 	EACH_SPEC(i)
 	{
 		struct fi_cq_data_entry entry;
-		uint64_t end = rig_now() + RIG_DEADLINE;
+		uint64_t end = now_ns() + RIG_DEADLINE;
 		fi_addr_t from = 0;
 		struct pair p;
 
@@ -82,7 +82,7 @@ static void send_moves(void **state)
 		assert_int_equal(rig_send(&p.a, p.ab, 2000, 2), 0);
 		rig_expect(&p.a, NULL, &p.a.context[2]);
 		while (fi_cq_readfrom(p.b.cq, &entry, 1, &from) != 1)
-			assert_true(rig_now() < end);
+			assert_true(now_ns() < end);
 		assert_ptr_equal(entry.op_context, &p.b.context[5]);
 		assert_int_equal(entry.len, 2000);
 		assert_int_equal(entry.flags, FI_RECV | FI_MSG);
@@ -144,7 +144,7 @@ static void inject_is_copied_at_once(void **state)
 	uint8_t data[32], copy[32];
 
 	open_pair(&p, "p5");
-	/* The first message opens the path; only then does inject leave by itself. */
+	/* The first message opens the path; only then does an injected message leave without a CQ read. */
 	assert_int_equal(rig_recv(&p.b, 0, 64, 0), 0);
 	assert_int_equal(rig_recv(&p.b, 64, 64, 1), 0);
 	assert_int_equal(rig_send(&p.a, p.ab, 1, 0), 0);
@@ -153,7 +153,7 @@ static void inject_is_copied_at_once(void **state)
 	fill(data, sizeof data, 5);
 	memcpy(copy, data, sizeof data);
 	assert_int_equal(fi_inject(p.a.ep, data, sizeof data, p.ab), 0);
-	memset(data, 0, sizeof data);            /* ours again */
+	memset(data, 0, sizeof data);            /* may be reused at once */
 	rig_expect(&p.b, NULL, &p.b.context[1]); /* nobody reads the sender's CQ */
 	assert_memory_equal(p.b.memory + 64, copy, sizeof copy);
 	rig_expect_nothing(&p.a, 100000); /* inject never completes visibly */
@@ -167,7 +167,7 @@ static void copied_at_completion(void **state)
 	open_pair(&p, "p5,handshake=0");
 	fill(p.a.memory, 1000, 1);
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 1000, 0, 0), 0);
-	memset(p.a.memory, 0xee, 1000); /* too early, and it shows */
+	memset(p.a.memory, 0xee, 1000); /* reused too early, and it shows */
 	rig_expect(&p.a, NULL, &p.a.context[0]);
 	assert_int_equal(p.b.memory[500], 0xee);
 	close_pair(&p);
@@ -184,7 +184,7 @@ static void copy_edges_and_none(void **state)
 	assert_int_equal(p.b.memory[0], 7);
 	assert_int_equal(p.b.memory[65535], 7);
 	assert_int_equal(p.b.memory[30000], 0);
-	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 100, 1, 0), 0); /* short ones whole */
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 100, 1, 0), 0); /* short requests are copied whole */
 	rig_expect(&p.a, NULL, &p.a.context[1]);
 	assert_int_equal(p.b.memory[50], 0x7);
 	close_pair(&p);
@@ -212,9 +212,9 @@ static void closing_drops(void **state)
 		assert_int_equal(rig_write(&a, ab, &b, 4096, i, FI_REMOTE_CQ_DATA), 0);
 	assert_int_equal(fi_close(&a.ep->fid), 0);
 	a.ep = NULL;
-	/* Long past their time nothing has landed, and nothing completes. */
-	end = rig_now() + 5000000;
-	while (rig_now() < end) {
+	/* Long after they were due nothing has landed, and nothing completes. */
+	end = now_ns() + 5000000;
+	while (now_ns() < end) {
 		assert_int_equal(fi_cq_read(a.cq, &entry, 1), -FI_EAGAIN);
 		assert_int_equal(fi_cq_read(b.cq, &entry, 1), -FI_EAGAIN);
 	}
@@ -234,7 +234,7 @@ static void separate_queues(void **state)
 	struct fid_cq *tx, *rx;
 	struct fid_av *av;
 	struct fid_ep *ep;
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	uint8_t name[32], in[8] = { 0 }, out[8] = { 42 };
 	size_t bytes = sizeof name;
 	fi_addr_t self;
@@ -255,11 +255,11 @@ static void separate_queues(void **state)
 	assert_int_equal(fi_send(ep, out, 8, NULL, self, out), 0);
 	/* Reading one queue of an endpoint makes it progress; the other keeps its completions. */
 	while (fi_cq_read(rx, &entry, 1) != 1)
-		assert_true(rig_now() < end);
+		assert_true(now_ns() < end);
 	assert_ptr_equal(entry.op_context, in);
 	assert_int_equal(in[0], 42);
 	while (fi_cq_read(tx, &entry, 1) != 1)
-		assert_true(rig_now() < end);
+		assert_true(now_ns() < end);
 	assert_ptr_equal(entry.op_context, out);
 	assert_int_equal(fi_close(&domain->fid), -FI_EBUSY); /* in use */
 	assert_int_equal(fi_close(&ep->fid), 0);
@@ -274,13 +274,13 @@ static void separate_queues(void **state)
 
 static void reading_nothing_progresses(void **state)
 {
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	struct pair p;
 
 	open_pair(&p, "p5,handshake=0");
 	p.a.memory[7] = 1;
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
-	while (!p.b.memory[7] && rig_now() < end)
+	while (!p.b.memory[7] && now_ns() < end)
 		assert_int_equal(fi_cq_read(p.a.cq, NULL, 0), -FI_EAGAIN);
 	assert_int_equal(p.b.memory[7], 1);
 	rig_expect(&p.a, NULL, &p.a.context[0]);

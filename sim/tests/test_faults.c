@@ -29,7 +29,7 @@ static void open_pair(struct pair *p, const char *more)
 	open_host(&p->a, "a", more, 0);
 	open_host(&p->b, "b", more, 0);
 	p->ab = rig_connect(&p->a, &p->b);
-	/* The path is open and quiet. */
+	/* Opens the path and waits until it is quiet. */
 	assert_int_equal(rig_write(&p->a, p->ab, &p->b, 8, 63, 0), 0);
 	rig_expect(&p->a, NULL, &p->a.context[63]);
 }
@@ -146,7 +146,7 @@ static void drop(void **state)
 
 static void delay(void **state)
 {
-	uint64_t start, posted, end = rig_now() + RIG_DEADLINE;
+	uint64_t start, posted, end = now_ns() + RIG_DEADLINE;
 	struct fi_cq_data_entry first;
 	struct fi_cq_err_entry error;
 	struct pair p;
@@ -155,15 +155,15 @@ static void delay(void **state)
 	do { /* until the second is posted before the first is due: the machine may be busy */
 		int number = set("count=1,fault=delay:20ms");
 
-		start = rig_now();
+		start = now_ns();
 		assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
 		assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 1, 0), 0);
-		posted = rig_now();
+		posted = now_ns();
 		assert_int_equal(rig_wait(&p.a, NULL, &first, &error), 1);
 		rig_expect(&p.a, NULL, &p.a.context[first.op_context == &p.a.context[1] ? 0 : 1]);
-		assert_true(rig_now() - start >= 20000000);
+		assert_true(now_ns() - start >= 20000000);
 		clear(number);
-	} while (posted - start >= 19000000 && rig_now() < end);
+	} while (posted - start >= 19000000 && now_ns() < end);
 	assert_ptr_equal(first.op_context, &p.a.context[1]); /* overtakes */
 	close_pair(&p);
 }
@@ -239,7 +239,7 @@ static void link_down_and_up(void **state)
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
 	rig_expect_nothing(&p.a, 3000000);
 	clear(number);
-	rig_expect(&p.a, NULL, &p.a.context[0]); /* back, and on it goes */
+	rig_expect(&p.a, NULL, &p.a.context[0]); /* the link is back, and the write completes */
 	number = set("host=a,nic=0,fault=down"); /* ours */
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 1, 0), 0);
 	rig_expect_nothing(&p.a, 3000000);
@@ -266,19 +266,19 @@ static void link_down_while_in_flight(void **state)
 	close_pair(&p);
 }
 
-/* The least time of three for a megabyte, or of as many as it takes to be below `most`: the machine may be
- * busy, but never faster than the model. */
+/* Returns the shortest of three times for a megabyte, or of more until one is below `most`: the machine may be busy,
+ * but is never faster than the model. */
 static uint64_t time_of_write(struct pair *p, uint64_t most)
 {
-	uint64_t least = UINT64_MAX, end = rig_now() + RIG_DEADLINE;
+	uint64_t least = UINT64_MAX, end = now_ns() + RIG_DEADLINE;
 
-	for (int n = 0; n < 3 || (least >= most && rig_now() < end); n++) {
+	for (int n = 0; n < 3 || (least >= most && now_ns() < end); n++) {
 		int i = n % 3;
-		uint64_t start = rig_now(), took;
+		uint64_t start = now_ns(), took;
 
 		assert_int_equal(rig_write(&p->a, p->ab, &p->b, RIG_BYTES, i, 0), 0);
 		rig_expect(&p->a, NULL, &p->a.context[i]);
-		took = rig_now() - start;
+		took = now_ns() - start;
 		if (took < least)
 			least = took;
 	}
@@ -290,7 +290,7 @@ static void slow_link(void **state)
 	struct pair p;
 	int number;
 
-	open_pair(&p, ",rate=8G,copy=none"); /* a megabyte is a millisecond */
+	open_pair(&p, ",rate=8G,copy=none"); /* a megabyte takes a millisecond */
 	assert_true(time_of_write(&p, UINT64_MAX) >= 1000000);
 	number = set("host=b,nic=0,fault=slow:10");
 	assert_true(time_of_write(&p, UINT64_MAX) >= 10000000);
@@ -309,16 +309,15 @@ static void dead_host(void **state)
 	open_host(&c, "c", "", 0);
 	ac = rig_connect(&p.a, &c);
 	set("host=b,fault=dead");
-	assert_int_equal(rig_write(&p.a, ac, &c, 8, 1, 0), 0); /* first: the other's end has its time, too */
+	assert_int_equal(rig_write(&p.a, ac, &c, 8, 1, 0), 0); /* first, so that the other's end has its time too */
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
-	rig_expect(&p.a, NULL, &p.a.context[1]); /* others live */
+	rig_expect(&p.a, NULL, &p.a.context[1]); /* other hosts live */
 	rig_expect_error(&p.a, NULL, 13);
 	rig_close(&c);
 	close_pair(&p);
 }
 
-/* Entries as some providers make them: one that does not say which request it was, one with a negative code.
- */
+/* Entries as some providers make them: one that does not name its request, one with a negative code. */
 static void odd_entries(void **state)
 {
 	struct fi_cq_err_entry error;
@@ -342,16 +341,16 @@ static void odd_entries(void **state)
 
 static void overrun(void **state)
 {
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	struct pair p;
 
 	open_pair(&p, "");
 	set("count=1,fault=overrun");
 	p.a.memory[0] = 8;
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
-	while (p.b.memory[0] != 8 && rig_now() < end)
+	while (p.b.memory[0] != 8 && now_ns() < end)
 		rig_expect_nothing(&p.a, 1000);
-	assert_int_equal(p.b.memory[0], 8); /* landed; the completion is what was lost */
+	assert_int_equal(p.b.memory[0], 8); /* it landed; only the completion was lost */
 	rig_expect_nothing(&p.a, 2000000);
 	close_pair(&p);
 }
@@ -410,7 +409,7 @@ static void internal_without_an_eq(void **state)
 	sim_control_clear(control, -1);
 }
 
-/* Which of 100 requests fail under p=0.2: the same for the same seed, another set for another. */
+/* Lists which of 100 requests fail under p=0.2: the same for the same seed, another set for another seed. */
 static void strikes(const char *seed, char text[101])
 {
 	struct pair p;

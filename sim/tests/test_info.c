@@ -1,5 +1,4 @@
-/* fi_getinfo: the p5's 32 NICs with the captured values, the other machines, and hints that must not match.
- */
+/* fi_getinfo: the p5's 32 NICs with the captured values, the other machines, and hints that must not match. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -74,7 +73,7 @@ static void p5(void **state)
 	struct fi_info *hints = fi_allocinfo(), *info, *copy;
 
 	hints->fabric_attr->prov_name = strdup("simfab");
-	/* fi_allocinfo gives attributes with no memory bits: offer what the capture shows. */
+	/* fi_allocinfo gives attributes without memory bits: offer what the capture shows. */
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM;
 	info = rig_info("p5", hints);
 	assert_int_equal(length_of(info), 32);
@@ -209,19 +208,19 @@ static void ten_thousand_peers(void **state)
 	uint64_t start;
 
 	rig_open_spec(&rig, "p5,nics=1");
-	start = rig_now();
+	start = now_ns();
 	for (int i = 0; i < 10000; i++) {
 		memcpy(address, rig.address, 32);
-		memcpy(address + 28, &i, sizeof i); /* another endpoint each */
+		memcpy(address + 28, &i, sizeof i); /* a different endpoint each time */
 		assert_int_equal(fi_av_insert(rig.av, address, 1, &addr[i], 0, NULL), 1);
 	}
-	assert_true(rig_now() - start < RIG_DEADLINE);
+	assert_true(now_ns() - start < RIG_DEADLINE);
 	assert_int_equal(fi_av_lookup(rig.av, addr[9999], address, &bytes), 0);
 	assert_memory_equal(address, rig.address, 16);
 	assert_int_equal(fi_av_remove(rig.av, addr, 10000, 0), 0);
 	assert_int_equal(fi_av_remove(rig.av, addr, 1, 0), -FI_EINVAL);
 	assert_int_equal(fi_av_insert(rig.av, rig.address, 1, &addr[0], 0, NULL), 1);
-	assert_true(addr[0] < 10000); /* places are used again */
+	assert_true(addr[0] < 10000); /* slots are reused */
 	rig_close(&rig);
 	free(addr);
 }

@@ -1,6 +1,6 @@
 /*
- * Modelled time. A busy test machine can only make things later, so lower bounds are exact and upper bounds
- * take the best of several tries: as many as it takes for one that nothing came in between of, within limits.
+ * Modelled time. A busy test machine can only make things later, so lower bounds are exact and upper bounds take the
+ * best of several tries: they repeat until one try was undisturbed, within limits.
  */
 #include "rig.h"
 
@@ -9,7 +9,7 @@
 
 #define TRIES 10 /* at least */
 
-/* How long something took, at best. */
+/* The best time of several tries. */
 struct trial {
 	uint64_t least, until;
 	int tries;
@@ -17,12 +17,12 @@ struct trial {
 
 static struct trial begin(void)
 {
-	return (struct trial){ UINT64_MAX, rig_now() + RIG_DEADLINE, 0 };
+	return (struct trial){ UINT64_MAX, now_ns() + RIG_DEADLINE, 0 };
 }
 
 static bool again(struct trial *trial, uint64_t most)
 {
-	return trial->tries++ < TRIES || (trial->least > most && rig_now() < trial->until);
+	return trial->tries++ < TRIES || (trial->least > most && now_ns() < trial->until);
 }
 
 static void took(struct trial *trial, uint64_t ns)
@@ -59,18 +59,18 @@ static void drain(struct rig *rig, int count)
 		assert_int_equal(rig_wait(rig, NULL, &entry, &error), 1);
 }
 
-/* From the first post to the last of `count` completions: at best from `least` to `most`. */
+/* The time from the first post to the last of `count` completions must at best lie between `least` and `most`. */
 static void check_writes(struct pair *p, size_t bytes, int count, uint64_t least, uint64_t most)
 {
 	struct trial trial = begin();
 
 	while (again(&trial, most)) {
-		uint64_t start = rig_now();
+		uint64_t start = now_ns();
 
 		for (int n = 0; n < count; n++)
 			assert_int_equal(rig_write(&p->a, p->ab, &p->b, bytes, n, n + 1 < count ? FI_MORE : 0), 0);
 		drain(&p->a, count);
-		took(&trial, rig_now() - start);
+		took(&trial, now_ns() - start);
 	}
 	assert_in_range(trial.least, least * 0.999, most);
 }
@@ -91,11 +91,11 @@ static void jitter(void **state)
 
 	open_pair(&p, "p5,latency=100us,jitter=2ms,rate=inf,op_ns=0");
 	for (int i = 0; i < 20; i++) {
-		uint64_t start = rig_now(), ns;
+		uint64_t start = now_ns(), ns;
 
 		assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
 		rig_expect(&p.a, NULL, &p.a.context[0]);
-		ns = rig_now() - start;
+		ns = now_ns() - start;
 		least = ns < least ? ns : least;
 		most = ns > most ? ns : most;
 	}
@@ -135,7 +135,7 @@ static void receiver_limits(void **state)
 	ac = rig_connect(&a, &c);
 	bc = rig_connect(&b, &c);
 	while (again(&trial, 15000000)) {
-		uint64_t start = rig_now();
+		uint64_t start = now_ns();
 
 		for (int i = 0; i < 10; i++) {
 			assert_int_equal(rig_write(&a, ac, &c, 62500, i, 0), 0);
@@ -143,7 +143,7 @@ static void receiver_limits(void **state)
 		}
 		drain(&a, 10);
 		drain(&b, 10);
-		took(&trial, rig_now() - start);
+		took(&trial, now_ns() - start);
 	}
 	assert_in_range(trial.least, 10000000 * 0.999, 15000000);
 	rig_close(&a);
@@ -184,7 +184,7 @@ static void both_directions(void **state)
 	open_pair(&p, "p5,rate=1G,latency=0,copy=none,op_ns=0,handshake=0");
 	ba = rig_connect(&p.b, &p.a);
 	while (again(&trial, 15000000)) { /* full duplex: both take 10 ms together */
-		uint64_t start = rig_now();
+		uint64_t start = now_ns();
 
 		for (int i = 0; i < 20; i++) {
 			assert_int_equal(rig_write(&p.a, p.ab, &p.b, 62500, i, 0), 0);
@@ -192,7 +192,7 @@ static void both_directions(void **state)
 		}
 		drain(&p.a, 20);
 		drain(&p.b, 20);
-		took(&trial, rig_now() - start);
+		took(&trial, now_ns() - start);
 	}
 	assert_in_range(trial.least, 10000000 * 0.999, 15000000);
 	close_pair(&p);
@@ -205,14 +205,14 @@ static void reads_take_time(void **state)
 
 	open_pair(&p, "p5,rate=1G,latency=0,copy=none,op_ns=0");
 	while (again(&trial, 15000000)) {
-		uint64_t start = rig_now();
+		uint64_t start = now_ns();
 
 		for (int i = 0; i < 20; i++)
 			assert_int_equal(fi_read(p.a.ep, p.a.memory, 62500, NULL, p.ab, (uintptr_t)p.b.memory,
 						 rig_key(&p.b), &p.a.context[i]),
 					 0);
 		drain(&p.a, 20);
-		took(&trial, rig_now() - start);
+		took(&trial, now_ns() - start);
 	}
 	assert_in_range(trial.least, 10000000 * 0.999, 15000000);
 	close_pair(&p);
@@ -225,12 +225,12 @@ static void cpu_costs(void **state)
 	uint64_t start;
 
 	open_pair(&p, "p5,post_ns=200000,poll_ns=300000");
-	start = rig_now();
+	start = now_ns();
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
-	assert_true(rig_now() - start >= 199000);
-	start = rig_now();
+	assert_true(now_ns() - start >= 199000);
+	start = now_ns();
 	(void)fi_cq_read(p.a.cq, &entry, 1);
-	assert_true(rig_now() - start >= 299000);
+	assert_true(now_ns() - start >= 299000);
 	close_pair(&p);
 }
 

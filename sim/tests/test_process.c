@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the child tells: where its endpoint and memory are. */
+/* What the child reports: where its endpoint and memory are. */
 struct card {
 	uint8_t address[32];
 	uint64_t base, key;
@@ -30,7 +30,7 @@ static void serve(int in, int out, const char *spec)
 {
 	struct card card = { 0 }, parent;
 	struct fi_cq_data_entry entry;
-	uint64_t end = rig_now() + 3 * RIG_DEADLINE;
+	uint64_t end = now_ns() + 3 * RIG_DEADLINE;
 	fi_addr_t back;
 	struct rig rig;
 
@@ -44,7 +44,7 @@ static void serve(int in, int out, const char *spec)
 		_exit(1);
 	if (fi_av_insert(rig.av, parent.address, 1, &back, 0, NULL) != 1)
 		_exit(1);
-	while (rig_now() < end) {
+	while (now_ns() < end) {
 		ssize_t n = fi_cq_read(rig.cq, &entry, 1);
 
 		if (n == 1 && (entry.flags & FI_REMOTE_CQ_DATA))
@@ -162,7 +162,7 @@ static void killed_peer(void **state)
 		struct fi_cq_err_entry error;
 		int got = rig_wait(&rig, NULL, &entry, &error);
 
-		/* The answer to our first write may still have come in before it died. */
+		/* The answer to our first write may have come in before the child died. */
 		if (got == 1 && (entry.flags & FI_REMOTE_CQ_DATA) && i--)
 			continue;
 		assert_int_equal(got, -FI_EAVAIL);
@@ -202,7 +202,7 @@ static void stopped_peer(void **state)
 	kill(child.pid, SIGSTOP);
 	rig.memory[0] = 0x77;
 	assert_int_equal(write_child(&rig, to, &child, 8, 0, 1), 0);
-	rig_expect(&rig, NULL, &rig.context[0]); /* its NIC works on */
+	rig_expect(&rig, NULL, &rig.context[0]); /* its NIC goes on working */
 	assert_int_equal(fi_read(rig.ep, rig.memory + 64, 8, fi_mr_desc(rig.mr), to, child.card.base, child.card.key,
 				 &rig.context[1]),
 			 0);
@@ -234,7 +234,7 @@ static void open_and_close(void)
 	rig_close(&rig);
 }
 
-/* A sender that died between claiming an arrival and filling it, played by hand. */
+/* Simulates a sender that died between claiming an arrival and filling it. */
 static void half_announced(void **state)
 {
 	char path[128];
@@ -257,9 +257,9 @@ static void half_announced(void **state)
 	atomic_fetch_add(&wire->arrival_tail, 1);
 	assert_int_equal(rig_write(&a, ab, &b, 8, 0, FI_REMOTE_CQ_DATA), 0);
 	rig_expect(&a, NULL, &a.context[0]);
-	start = rig_now();
-	rig_expect(&b, NULL, NULL);                  /* passed over, and the living one is heard */
-	assert_true(rig_now() - start >= 299000000); /* not before any sender would have filled it */
+	start = now_ns();
+	rig_expect(&b, NULL, NULL);                 /* it is skipped, and the living sender is heard */
+	assert_true(now_ns() - start >= 299000000); /* not before any living sender would have filled it */
 	munmap(wire, sizeof *wire);
 	close(fd);
 	rig_close(&a);
@@ -276,7 +276,7 @@ static void segments(void **state)
 	assert_int_equal(segments_of(getpid()), 0); /* closing removes ours */
 	start_child(&child, "p5");
 	assert_int_equal(segments_of(child.pid), 2);
-	/* A living process's are left alone by one that starts. */
+	/* A process that starts leaves the segments of living processes alone. */
 	other = fork();
 	if (!other) {
 		open_and_close();
@@ -287,7 +287,7 @@ static void segments(void **state)
 	assert_int_equal(segments_of(child.pid), 2);
 	kill(child.pid, SIGKILL);
 	assert_int_equal(waitpid(child.pid, &status, 0), child.pid);
-	left = segments_of(child.pid); /* it could not clean up; whoever else starts here just now may have */
+	left = segments_of(child.pid); /* it could not clean up; another process that started meanwhile may have */
 	assert_true(left == 2 || left == 0);
 	other = fork();
 	if (!other) {
@@ -295,7 +295,7 @@ static void segments(void **state)
 		_exit(0);
 	}
 	assert_int_equal(waitpid(other, &status, 0), other);
-	assert_int_equal(segments_of(child.pid), 0); /* the next to start does */
+	assert_int_equal(segments_of(child.pid), 0); /* the next process to start cleans up */
 	close(child.to);
 	close(child.from);
 }

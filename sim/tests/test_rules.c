@@ -1,4 +1,4 @@
-/* The rules hardware has and software must obey: limits, keys, back-pressure, handshake, order, lost
+/* The rules that hardware has and software must obey: limits, keys, back-pressure, handshake, order, lost
  * completions. */
 #include "rig.h"
 
@@ -39,7 +39,7 @@ static void queue_depth(void **state)
 		posted++;
 	assert_int_equal(posted, 8);
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 8, 0), -FI_EAGAIN);
-	for (int i = 0; i < 8; i++) { /* reading the CQ, and only that, makes room */
+	for (int i = 0; i < 8; i++) { /* only reading the CQ makes room */
 		struct fi_cq_data_entry entry;
 		struct fi_cq_err_entry error;
 
@@ -69,8 +69,8 @@ static void nothing_moves_unread(void **state)
 	open_pair(&p, "p5,handshake=0,latency=1us");
 	p.a.memory[0] = 1;
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), 0);
-	for (end = rig_now() + 2000000; rig_now() < end;)
-		assert_int_equal(fi_cq_read(p.b.cq, NULL, 0), -FI_EAGAIN); /* the target's reading is no help */
+	for (end = now_ns() + 2000000; now_ns() < end;)
+		assert_int_equal(fi_cq_read(p.b.cq, NULL, 0), -FI_EAGAIN); /* the target's reading does not help */
 	assert_int_equal(p.b.memory[0], 0);
 	rig_expect(&p.a, NULL, &p.a.context[0]);
 	assert_int_equal(p.b.memory[0], 1);
@@ -129,7 +129,7 @@ static void keys(void **state)
 	rig_expect_error(&p.a, NULL, 7);
 	assert_int_equal(write_to(&p, UINT64_MAX - 3, key, 8), 0); /* wraps */
 	rig_expect_error(&p.a, NULL, 7);
-	assert_int_equal(write_to(&p, 0, 0, 0), 0); /* even nothing needs a valid address and key */
+	assert_int_equal(write_to(&p, 0, 0, 0), 0); /* even an empty write needs a valid address and key */
 	rig_expect_error(&p.a, NULL, 7);
 	assert_int_equal(write_to(&p, (uintptr_t)c.memory, rig_key(&c), 8), 0); /* another NIC's */
 	rig_expect_error(&p.a, NULL, 7);
@@ -139,7 +139,7 @@ static void keys(void **state)
 	old = fi_mr_key(readonly);
 	assert_int_equal(fi_close(&readonly->fid), 0);
 	assert_int_equal(fi_mr_reg(p.b.domain, p.b.memory, 64, FI_REMOTE_WRITE, 0, 0, 0, &readonly, NULL), 0);
-	assert_int_not_equal(fi_mr_key(readonly), old); /* same slot, new key: the old one stays dead */
+	assert_int_not_equal(fi_mr_key(readonly), old); /* same slot, new key: the old key stays invalid */
 	assert_int_equal(write_to(&p, base, old, 8), 0);
 	rig_expect_error(&p.a, NULL, 7);
 	assert_int_equal(fi_close(&readonly->fid), 0);
@@ -153,7 +153,7 @@ static void local_keys(void **state)
 	struct pair p;
 
 	open_pair(&p, "verbs");
-	/* FI_MR_LOCAL: no descriptor is refused at once, a wrong one fails on the NIC. */
+	/* FI_MR_LOCAL: a missing descriptor is refused at once, a wrong one fails on the NIC. */
 	assert_int_equal(
 	    fi_write(p.a.ep, p.a.memory, 8, NULL, p.ab, (uintptr_t)p.b.memory, rig_key(&p.b), &p.a.context[0]),
 	    -FI_EINVAL);
@@ -163,7 +163,7 @@ static void local_keys(void **state)
 	assert_int_equal(rig_expect_error(&p.a, NULL, 5).err, FI_EINVAL);
 	assert_int_equal(fi_recv(p.a.ep, elsewhere, 8, fi_mr_desc(p.a.mr), FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
 	close_pair(&p);
-	open_pair(&p, "p5"); /* efa asks for none */
+	open_pair(&p, "p5"); /* efa needs none */
 	assert_int_equal(
 	    fi_write(p.a.ep, p.a.memory, 8, NULL, p.ab, (uintptr_t)p.b.memory, rig_key(&p.b), &p.a.context[0]), 0);
 	rig_expect(&p.a, NULL, &p.a.context[0]);
@@ -192,7 +192,7 @@ static void limits(void **state)
 	assert_int_equal(fi_write(p.a.ep, p.a.memory, 8, fi_mr_desc(p.a.mr), p.ab, 0, 0, NULL),
 			 -FI_EINVAL); /* wants fi_context2 */
 	assert_int_equal(fi_write(p.a.ep, p.a.memory, 8, fi_mr_desc(p.a.mr), 99, 0, 0, &p.a.context[0]),
-			 -FI_EINVAL); /* nobody of that address */
+			 -FI_EINVAL); /* nobody has that address */
 	close_pair(&p);
 	open_pair(&p, "verbs");
 	assert_int_equal(fi_write(p.a.ep, p.a.memory, (8u << 20) + 1, fi_mr_desc(p.a.mr), p.ab, 0, 0, NULL),
@@ -213,7 +213,7 @@ static void registration_limits(void **state)
 	attr.mr_iov = iov;
 	assert_int_equal(fi_mr_regattr(a.domain, &attr, 0, &mr), -FI_EINVAL); /* mr_iov_limit 1 */
 	assert_int_equal(fi_mr_reg(a.domain, NULL, 10, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL), -FI_EINVAL);
-	/* The rig's own region has 256 of 1024 pages. */
+	/* The rig's own region takes 256 of 1024 pages. */
 	assert_int_equal(fi_mr_reg(a.domain, a.memory, 3u << 20, FI_SEND, 0, 0, 0, &mr, NULL), 0);
 	assert_int_equal(fi_mr_reg(a.domain, a.memory, 4096, FI_SEND, 0, 0, 0, &second, NULL), -FI_ENOMEM);
 	assert_int_equal(fi_close(&mr->fid), 0);
@@ -224,7 +224,7 @@ static void registration_limits(void **state)
 	assert_int_equal(fi_mr_reg(a.domain, a.memory, (1ul << 32) + 4096, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL),
 			 -FI_EINVAL); /* a remote-write region has at most a million pages */
 	rig_close(&a);
-	rig_open_spec(&a, "p5,mr_pages=512"); /* or so many */
+	rig_open_spec(&a, "p5,mr_pages=512"); /* or the number given */
 	assert_int_equal(fi_mr_reg(a.domain, a.memory, (2u << 20) + 4096, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL),
 			 -FI_EINVAL);
 	assert_int_equal(fi_mr_reg(a.domain, a.memory, (2u << 20) + 4096, FI_REMOTE_READ, 0, 0, 0, &mr, NULL), 0);
@@ -240,17 +240,33 @@ static void handshake(void **state)
 	uint64_t start;
 
 	open_pair(&p, "p5,handshake=3ms");
-	start = rig_now();
+	start = now_ns();
 	for (int i = 0; i < 16; i++)
 		assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, i, 0), 0);
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 16, 0), -FI_EAGAIN); /* 16 wait, no more */
 	assert_int_equal(rig_wait(&p.a, NULL, &entry, &error), 1);
-	assert_true(rig_now() - start >= 3000000);
+	assert_true(now_ns() - start >= 3000000);
 	for (int i = 1; i < 16; i++)
 		assert_int_equal(rig_wait(&p.a, NULL, &entry, &error), 1);
 	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 16, 0), 0);
-	start = rig_now();
+	start = now_ns();
 	rig_expect(&p.a, NULL, &p.a.context[16]);
+	close_pair(&p);
+}
+
+/* verbs and tcp connect like this: no request waits inside the provider, and each end connects for itself. */
+static void nothing_may_wait_for_the_handshake(void **state)
+{
+	struct pair p;
+	uint64_t start;
+
+	open_pair(&p, "verbs,handshake=20ms,handshake_depth=0");
+	start = now_ns();
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 0, 0), -FI_EAGAIN);
+	while (rig_write(&p.a, p.ab, &p.b, 8, 0, 0) == -FI_EAGAIN)
+		assert_true(now_ns() - start < UINT64_C(20000000000));
+	assert_true(now_ns() - start >= 20000000);
+	rig_expect(&p.a, NULL, &p.a.context[0]);
 	close_pair(&p);
 }
 
@@ -273,7 +289,7 @@ static void handshake_holds_up_no_one_else(void **state)
 	close_pair(&p);
 }
 
-/* How often a later request completed before an earlier one, in ten rounds of up to twenty. */
+/* Counts how often a later request completed before an earlier one, in ten rounds of up to twenty. */
 static int overtakings(const char *spec, bool sends)
 {
 	struct fi_cq_data_entry entry;
@@ -287,7 +303,7 @@ static int overtakings(const char *spec, bool sends)
 
 		for (int i = 0; sends && i < 20; i++)
 			assert_int_equal(rig_recv(&p.b, 0, 8, i), 0);
-		/* The first round stops at what may wait for the handshake. */
+		/* The first round stops at the number that may wait for the handshake. */
 		while (posted < 20 &&
 		       !(sends ? rig_send(&p.a, p.ab, 8, posted) : rig_write(&p.a, p.ab, &p.b, 8, posted, 0)))
 			posted++;
@@ -307,13 +323,13 @@ static int overtakings(const char *spec, bool sends)
 
 static void ordering(void **state)
 {
-	assert_true(overtakings("p5", false) > 10); /* RMA: none */
+	assert_true(overtakings("p5", false) > 10); /* RMA keeps no order */
 	assert_int_equal(overtakings("p5,reorder=0", false), 0);
 	assert_int_equal(overtakings("verbs", false), 0);
 	assert_int_equal(overtakings("p5,handshake_depth=64", true), 0); /* sends keep order on efa */
 }
 
-/* A back-off of a second: a test that is held up for less still meets it. */
+/* A back-off of a second: a test that is delayed by less still meets it. */
 static void receiver_not_ready_yet(void **state)
 {
 	struct pair p;
@@ -324,7 +340,7 @@ static void receiver_not_ready_yet(void **state)
 	rig_expect_nothing(&p.a, 500000);
 	assert_int_equal(rig_send(&p.a, p.ab, 8, 1), -FI_EAGAIN); /* in back-off */
 	assert_int_equal(rig_recv(&p.b, 0, 8, 0), 0);
-	rig_expect(&p.a, NULL, &p.a.context[0]); /* in time */
+	rig_expect(&p.a, NULL, &p.a.context[0]); /* posted in time */
 	rig_expect(&p.b, NULL, &p.b.context[0]);
 	close_pair(&p);
 }
@@ -370,10 +386,10 @@ static void overrun_at_the_target(void **state)
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(rig_write(&a, ab, &b, 8, i, FI_REMOTE_CQ_DATA), 0);
 	for (int i = 0; i < 20; i++)
-		assert_int_equal(rig_wait(&a, NULL, &entry, &error), 1); /* the sender never knows */
+		assert_int_equal(rig_wait(&a, NULL, &entry, &error), 1); /* the sender never learns of it */
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(rig_wait(&b, NULL, &entry, &error), 1);
-	rig_expect_nothing(&b, 1000000); /* twelve are gone */
+	rig_expect_nothing(&b, 1000000); /* twelve are lost */
 	rig_close(&a);
 	rig_close(&b);
 }
@@ -441,7 +457,8 @@ static void removed_peer(void **state)
 	close_pair(&p);
 }
 
-/* What was inserted twice is there once, and is gone at once; requests in flight to it never complete. */
+/* An address that was inserted twice is there once, and is gone with the first removal; requests in flight to it
+ * never complete. */
 static void removed_peer_on_efa(void **state)
 {
 	struct pair p;
@@ -457,7 +474,7 @@ static void removed_peer_on_efa(void **state)
 	close_pair(&p);
 }
 
-/* Never less than both queues hold. */
+/* The completion queue is never smaller than both queues together. */
 static void least_queue(void **state)
 {
 	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_DATA, .size = 16 };
@@ -471,7 +488,7 @@ static void least_queue(void **state)
 	rig_close(&a);
 }
 
-/* Writes wait for the target, and say so when asked. */
+/* Emulated writes wait for the target, and the option reports them. */
 static void emulated_writes(void **state)
 {
 	struct fi_cq_data_entry entry;
@@ -513,6 +530,7 @@ int main(void)
 		cmocka_unit_test(limits),
 		cmocka_unit_test(registration_limits),
 		cmocka_unit_test(handshake),
+		cmocka_unit_test(nothing_may_wait_for_the_handshake),
 		cmocka_unit_test(handshake_holds_up_no_one_else),
 		cmocka_unit_test(ordering),
 		cmocka_unit_test(receiver_not_ready_yet),

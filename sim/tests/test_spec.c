@@ -1,4 +1,4 @@
-/* What SIMFAB and fault rules may say: accepted values, refused ones, and that rules fire as told. */
+/* What SIMFAB and fault rules may say: accepted values, refused ones, and that rules fire as specified. */
 #include "../control.h"
 #include "../setup.h"
 #include "../spec.h"
@@ -81,7 +81,7 @@ static void refusals(void **state)
 	bad("p5,latency=15parsecs", "bad value");
 	bad("p5,copy=some", "bad value");
 	bad("p5,strict=2", "bad value");
-	bad("p5,colour=red", "unknown key 'colour'");
+	bad("p5,colour=red", "unknown key 'colour' ('weft sim knobs' lists");
 	bad("p5,nics", "expected key=value");
 	bad("/nonexistent/machine", "cannot read machine file");
 }
@@ -178,7 +178,7 @@ static void rules_refused(void **state)
 	}
 }
 
-/* Which of 40 requests a rule strikes, as a string of . and x. */
+/* Writes which of 40 requests a rule affects, as a string of . and x. */
 static void pattern(struct sim_control *control, const char *rule, char text[41])
 {
 	const struct sim_event event = { .host = "a", .peer = "b", .nic = 1, .op = SIM_OP_WRITE };

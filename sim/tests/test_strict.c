@@ -1,4 +1,4 @@
-/* Strict mode: each misuse stops the process with a message, in a child; the proper use does not. */
+/* Strict mode: each misuse stops the process with a message, in a child; proper use does not. */
 #include "rig.h"
 
 #include <pthread.h>
@@ -89,11 +89,11 @@ static _Atomic int inside;
 
 static void *reads(void *unused)
 {
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	struct fi_cq_data_entry entry;
 
 	inside++;
-	while (rig_now() < end)
+	while (now_ns() < end)
 		fi_cq_read(shared.cq, &entry, 1);
 	return NULL;
 }

@@ -18,13 +18,13 @@ static void run(void *(*body)(void *), pthread_t *thread)
 	assert_int_equal(pthread_create(thread, NULL, body, NULL), 0);
 }
 
-/* Posts its share and reads whatever completes, its own or not. Asserts do not work off the main thread. */
+/* Posts its share and reads any completion, its own or not. Asserts work only on the main thread. */
 static void *post_and_read(void *unused)
 {
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	struct fi_cq_data_entry entry[8];
 
-	for (int posted = 0; posted < WRITES && rig_now() < end;) {
+	for (int posted = 0; posted < WRITES && now_ns() < end;) {
 		ssize_t n;
 
 		if (!fi_write(near.ep, near.memory, 64, NULL, to_far, (uintptr_t)far.memory, rig_key(&far), NULL))
@@ -39,7 +39,7 @@ static void *post_and_read(void *unused)
 static void one_domain_many_threads(void **state)
 {
 	const struct rig_options safe = { .spec = "p5,tx=64,latency=1us", .threading = FI_THREAD_SAFE };
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	struct fi_cq_data_entry entry[8];
 	pthread_t thread[4];
 
@@ -51,7 +51,7 @@ static void one_domain_many_threads(void **state)
 		run(post_and_read, &thread[i]);
 	for (int i = 0; i < 4; i++)
 		pthread_join(thread[i], NULL);
-	while (completed < 4 * WRITES && rig_now() < end) {
+	while (completed < 4 * WRITES && now_ns() < end) {
 		ssize_t n = fi_cq_read(near.cq, entry, 8);
 
 		completed += n > 0 ? (int)n : 0;
@@ -61,14 +61,14 @@ static void one_domain_many_threads(void **state)
 	rig_close(&far);
 }
 
-/* The far host's own thread: keeps receives posted, counts what arrives. */
+/* The far host's own thread: keeps receives posted and counts arrivals. */
 static void *receive(void *unused)
 {
 	struct fi_cq_data_entry entry[8];
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	int posted = 0;
 
-	while (!stop && rig_now() < end) {
+	while (!stop && now_ns() < end) {
 		ssize_t n;
 
 		while (posted < 32 && !fi_recv(far.ep, far.memory, 64, NULL, FI_ADDR_UNSPEC, NULL))
@@ -84,7 +84,7 @@ static void *receive(void *unused)
 
 static void two_domains_two_threads(void **state)
 {
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	struct fi_cq_data_entry entry[8];
 	int posted = 0, done = 0;
 	pthread_t thread;
@@ -94,7 +94,7 @@ static void two_domains_two_threads(void **state)
 	to_far = rig_connect(&near, &far);
 	completed = stop = 0;
 	run(receive, &thread);
-	while (done < WRITES && rig_now() < end) {
+	while (done < WRITES && now_ns() < end) {
 		ssize_t rc = -FI_EAGAIN, n;
 
 		if (posted < WRITES && posted % 2)
@@ -107,7 +107,7 @@ static void two_domains_two_threads(void **state)
 		done += n > 0 ? (int)n : 0;
 	}
 	assert_int_equal(done, WRITES);
-	while (completed < WRITES && rig_now() < end)
+	while (completed < WRITES && now_ns() < end)
 		;
 	assert_int_equal(completed, WRITES);
 	stop = 1;
@@ -116,15 +116,15 @@ static void two_domains_two_threads(void **state)
 	rig_close(&far);
 }
 
-/* Writes to whatever key it is shown until told to stop; errors are fine, late bytes are not. */
+/* Writes to the current key until told to stop; errors are fine, late bytes are not. */
 static void *write_for_ever(void *unused)
 {
 	struct fi_cq_data_entry entry[8];
 	struct fi_cq_err_entry error;
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 
 	memset(near.memory, 0xaa, 4096);
-	while (!stop && rig_now() < end) {
+	while (!stop && now_ns() < end) {
 		ssize_t n;
 
 		(void)fi_write(near.ep, near.memory, 4096, NULL, to_far, (uintptr_t)far.memory, far_key, NULL);
@@ -140,7 +140,7 @@ static void *write_for_ever(void *unused)
 
 static void region_closed_under_fire(void **state)
 {
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 	pthread_t thread;
 
 	rig_open_spec(&near, "null,copy=full");
@@ -155,14 +155,14 @@ static void region_closed_under_fire(void **state)
 
 		assert_int_equal(fi_mr_reg(far.domain, far.memory, 4096, FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL), 0);
 		far_key = fi_mr_key(mr);
-		while (completed == before && rig_now() < end)
+		while (completed == before && now_ns() < end)
 			;
-		if (round == 0) { /* the rig's own region covers the same memory: it has to go first */
+		if (round == 0) { /* the rig's own region covers the same memory and must go first */
 			assert_int_equal(fi_close(&far.mr->fid), 0);
 			far.mr = NULL;
 		}
 		assert_int_equal(fi_close(&mr->fid), 0);
-		/* Ours again, this instant: whoever is still writing corrupts this (and ThreadSanitizer sees
+		/* The memory may be reused from this instant: a late writer corrupts this (and ThreadSanitizer sees
 		 * it). */
 		memset(far.memory, round, 4096);
 		for (int i = 0; i < 4096; i++)
@@ -178,9 +178,9 @@ static void *send_for_ever(void *unused)
 {
 	struct fi_cq_data_entry entry[8];
 	struct fi_cq_err_entry error;
-	uint64_t end = rig_now() + RIG_DEADLINE;
+	uint64_t end = now_ns() + RIG_DEADLINE;
 
-	while (!stop && rig_now() < end) {
+	while (!stop && now_ns() < end) {
 		ssize_t n;
 
 		(void)fi_send(near.ep, near.memory, 256, NULL, to_far, NULL);
@@ -197,7 +197,7 @@ static void *send_for_ever(void *unused)
 static void endpoint_closed_under_fire(void **state)
 {
 	for (int round = 0; round < 10; round++) {
-		uint64_t end = rig_now() + RIG_DEADLINE;
+		uint64_t end = now_ns() + RIG_DEADLINE;
 		struct fi_cq_data_entry entry[8];
 		pthread_t thread;
 
@@ -209,7 +209,7 @@ static void endpoint_closed_under_fire(void **state)
 		for (int i = 0; i < 500; i++)
 			assert_int_equal(fi_recv(far.ep, far.memory, 256, NULL, FI_ADDR_UNSPEC, NULL), 0);
 		run(send_for_ever, &thread);
-		while (completed < 50 && rig_now() < end)
+		while (completed < 50 && now_ns() < end)
 			(void)fi_cq_read(far.cq, entry, 8);
 		assert_int_equal(fi_close(&far.ep->fid), 0);
 		far.ep = NULL;
