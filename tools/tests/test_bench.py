@@ -160,7 +160,7 @@ class Directions(command.Case):
             self.assertIn(named, run.stderr)
 
     def test_interrupt(self):
-        """Whoever drives, Ctrl-C ends the run early with a result that is marked."""
+        """Ctrl-C ends the run early with a result that is marked."""
         for words in (["--direction", "in"], ["--direction", "both"], ["--clients", "2"]):
             result = None
             # Preparing takes CPU too, under a sanitizer a lot: who was interrupted before there was a result is given longer.
@@ -171,7 +171,7 @@ class Directions(command.Case):
             self.assertIs(result["verified"], True)
 
     def interrupted(self, words, used_s):
-        """What it says when interrupted after so much CPU; None: it had not begun to measure."""
+        """What it says when interrupted after used_s of CPU time; None: it had not begun to measure."""
         process = command.start("bench", "--provider", "tcp", "--duration", "600s", "--json", "--region", "32M", *words)
         peers = 1 if words[1] == "in" else 2
         command.wait_for(lambda: self.measuring(process.pid, peers, used_s), "it does not begin")
@@ -245,7 +245,7 @@ class Sizes(command.Case):
 
 class Terminal(command.Case):
     def drawn(self, columns, *words):
-        """What a terminal of so many columns was told to draw, a line after another."""
+        """What a terminal with that many columns was told to draw, line by line."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([command.WEFT, "bench", *words], stdout=subprocess.DEVNULL, stderr=theirs)

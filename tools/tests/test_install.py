@@ -3,6 +3,7 @@
 
 With the real Makefile and its scripts, on a project that installs two small files: weft's own takes minutes to build.
 """
+import json
 import os
 import shutil
 import subprocess
@@ -32,12 +33,14 @@ class Install(unittest.TestCase):
 
     def write(self, path, text, mode=0o644):
         path = os.path.join(self.folder, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
         os.chmod(path, mode)
 
-    def make(self, *words):
+    def make(self, *words, **more):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+        environment.update(more)
         run = subprocess.run(["make", "-C", self.folder, *words], capture_output=True, text=True, env=environment)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return run
@@ -45,6 +48,17 @@ class Install(unittest.TestCase):
     def installed(self, under):
         return sorted(os.path.relpath(os.path.join(folder, file), under)
                       for folder, _, files in os.walk(under) for file in files)
+
+    def test_library_folder(self):
+        """Where Debian's pkg-config and loader look, even without dpkg-dev, which Meson asks."""
+        if not os.path.exists("/etc/debian_version"):
+            self.skipTest("not Debian")
+        multiarch = subprocess.run(["cc", "-print-multiarch"], capture_output=True, text=True).stdout.strip()
+        self.write("bin/dpkg-architecture", "#!/bin/sh\nexit 1\n", 0o755)
+        self.make("build", PATH=os.path.join(self.folder, "bin") + ":" + os.environ["PATH"])
+        with open(os.path.join(self.folder, "build", "meson-info", "intro-buildoptions.json")) as file:
+            folder = next(option["value"] for option in json.load(file) if option["name"] == "libdir")
+        self.assertEqual(folder, f"lib/{multiarch}")
 
     def test_prefix(self):
         stage = os.path.join(self.folder, "stage")

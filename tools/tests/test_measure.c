@@ -1,8 +1,8 @@
 /* What the benchmark's numbers and verdicts stand on: the histogram, slot contents, and the choice of slots.
  */
-#include "../weft/histogram.h"
-#include "../weft/pattern.h"
-#include "../weft/slots.h"
+#include "../weft/bench/histogram.h"
+#include "../weft/bench/pattern.h"
+#include "../weft/bench/slots.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

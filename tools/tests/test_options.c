@@ -1,6 +1,6 @@
 /* The command's pure parts: units, options, suggestions. */
-#include "../weft/options.h"
-#include "../weft/suggest.h"
+#include "../weft/common/options.h"
+#include "../weft/common/suggest.h"
 
 #include <errno.h>
 #include <setjmp.h>

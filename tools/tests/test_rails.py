@@ -49,11 +49,14 @@ class Rails(command.Case):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
 
-    def bench(self, *words, silent=""):
+    def run_bench(self, *words, silent=""):
         silent = f'network "$over" zock0 {silent}\n' if silent else ""
-        run = subprocess.run([*NAMESPACE, "sh", "-c", LINKS + silent + BENCH, "sh", command.WEFT, "bench", "10.79.0.2:7471", "--json",
-                              "--provider", "tcp", *SHORT, *words], cwd=self.folder, capture_output=True, text=True,
-                             timeout=LIMIT)
+        return subprocess.run([*NAMESPACE, "sh", "-c", LINKS + silent + BENCH, "sh", command.WEFT, "bench", "10.79.0.2:7471",
+                               "--json", "--provider", "tcp", *SHORT, *words], cwd=self.folder, capture_output=True, text=True,
+                              timeout=LIMIT)
+
+    def bench(self, *words, silent=""):
+        run = self.run_bench(*words, silent=silent)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         return json.loads(run.stdout)
 
@@ -62,14 +65,14 @@ class Rails(command.Case):
         self.assertEqual([rail["name"] for rail in self.bench("--rails", "1")["rail"]], ["a0"])
 
     def test_all(self):
-        """The others carry nothing, and it is said why: the kernel sends to the peer by a0. The address that both sides have is
+        """The others carry nothing, and it is said why: the kernel sends to the peer through a0. The address that both sides have is
         none of the peer's that could answer."""
         result = self.bench()
         carried = {rail["name"]: rail["bytes"] for rail in result["rail"]}
         self.assertEqual({name for name, count in carried.items() if count}, {"a0"})
         notes = "\n".join(result["notes"])
         for name in carried.keys() - {"a0"}:
-            self.assertRegex(notes, f"{name} carried nothing: the kernel sends to 10\\.79\\.0\\.2:\\d+ by a0")
+            self.assertRegex(notes, f"{name} carried nothing: the kernel sends to 10\\.79\\.0\\.2:\\d+ through a0")
         self.assertNotIn("172.30.0.1", notes)
 
     def test_silent(self):
@@ -78,6 +81,15 @@ class Rails(command.Case):
         notes = [note for note in result["notes"] if "answer" in note]
         self.assertEqual(len(notes), 1, result["notes"])
         self.assertRegex(notes[0], "zock0 carried nothing: 172.31.0.9:\\d+ does not answer")
+
+    def test_none_reaches(self):
+        """The one rail is none that the host can answer. Its own ports answer, so it is asked whether it reaches ours; the address
+        that both sides have says nothing."""
+        run = self.run_bench("--rails", "dock0")
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        last = run.stderr.splitlines()[-1]
+        self.assertRegex(last, r"though 10\.79\.0\.2:\d+ takes connections; can the peer reach 172\.30\.0\.1:\d+ of this side\?")
+        self.assertNotIn("refused", last)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ class Firewall(command.Case):
         run = subprocess.run([*NAMESPACE, "sh", "-c", FIREWALL + CONTROL, "sh", command.WEFT], capture_output=True, text=True,
                              timeout=LIMIT)
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stderr, "cannot reach 127.0.0.1:20001: .*firewall.* port 20001 ")
+        self.assertRegex(run.stderr, "cannot reach 127.0.0.1:20001: .*firewall.* port 20001")
 
     def test_let_through(self):
         run = self.bench("20101-20110", *SHORT)

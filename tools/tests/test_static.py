@@ -18,10 +18,10 @@ int main(void)
 	struct weft_config config = WEFT_CONFIG_INIT;
 	weft_engine *engine;
 	config.provider = "shm";
-	if (weft_open(&config, &engine))
+	if (weft_engine_open(&config, &engine, NULL, 0))
 		return 1;
 	puts(weft_version());
-	return weft_close(engine) ? 1 : 0;
+	return weft_engine_close(engine) ? 1 : 0;
 }
 """
 

@@ -1,8 +1,8 @@
 /* What comes over the control connection is a stranger's until it is checked: frames, fields and host names.
  */
-#include "../weft/bench.h"
-#include "../weft/net.h"
-#include "../weft/pack.h"
+#include "../weft/bench/bench.h"
+#include "../weft/common/net.h"
+#include "../weft/common/pack.h"
 
 #include <errno.h>
 #include <setjmp.h>

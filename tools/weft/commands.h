@@ -1,6 +1,5 @@
 /*
- * The subcommands of the weft command, a file each. main.c lists them in its table; those behind a HAVE_
- * define are linked when their file is in the tree (tools/meson.build looks).
+ * The subcommands of the weft command, a folder each. main.c lists them in its table.
  *
  * Each takes its own argv (argv[0] is the subcommand's name) and returns the exit status: 0 done, 1 failed, 2
  * used wrongly.
@@ -14,6 +13,7 @@ int weft_cmd_bench(int argc, char **argv);
 int weft_cmd_info(int argc, char **argv);
 int weft_cmd_topo(int argc, char **argv);
 int weft_cmd_doctor(int argc, char **argv);
+int weft_cmd_ladder(int argc, char **argv);
 int weft_cmd_sim(int argc, char **argv);
 
 #endif

@@ -1,7 +1,7 @@
 /* The weft command: finds the subcommand in a table and hands over. */
 #include "commands.h"
-#include "options.h"
-#include "suggest.h"
+#include "common/options.h"
+#include "common/suggest.h"
 
 #include <weft.h>
 
@@ -21,15 +21,10 @@ struct command {
 static const struct command commands[] = {
 	{ "bench", weft_cmd_bench, "measure and verify: this host with itself, or two hosts" },
 	{ "info", weft_cmd_info, "NICs, rails, limits, versions and the engine's memory" },
-#ifdef HAVE_TOPO
 	{ "topo", weft_cmd_topo, "which NICs, GPUs and cores belong together" },
-#endif
-#ifdef HAVE_DOCTOR
 	{ "doctor", weft_cmd_doctor, "find what keeps this host from running at line rate" },
-#endif
-#ifdef HAVE_SIM_COMMAND
-	{ "sim", weft_cmd_sim, "control simulated NICs: faults, rates, delays" },
-#endif
+	{ "ladder", weft_cmd_ladder, "what each idea of the guide brings, program by program" },
+	{ "sim", weft_cmd_sim, "list simulated machines, and control their faults" },
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -102,7 +97,7 @@ static int run_help(int argc, char **argv)
 	char help[] = "--help";
 	if (argc > 2)
 		return too_many(argv[2]);
-	if (argc < 2) {
+	if (argc < 2 || strcmp(argv[1], "help") == 0) {
 		print_help(stdout);
 		return CMD_OK;
 	}
