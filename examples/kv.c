@@ -3,7 +3,7 @@
  * Blobs travel over TCP, events come through epoll, and every layer is checked before the decode host hears of it.
  *
  *   kv serve PORT [PROVIDER [RAILS]]               prints each layer that has landed
- *   kv push HOST PORT LAYERS [PROVIDER [RAILS]]    writes so many layers; kill and restart the server meanwhile
+ *   kv push HOST PORT LAYERS [PROVIDER [RAILS]]    writes LAYERS layers; kill and restart the server meanwhile
  */
 #include <weft.h>
 
@@ -19,7 +19,7 @@
 
 enum { PAGE = 65536, PAGES = 64, BACK_WITHIN_S = 20 };
 
-/* What the server tells whoever connects. */
+/* What the server tells each client that connects. */
 struct hello {
 	size_t address_bytes, region_bytes;
 	char address[WEFT_BLOB_MAX], region[WEFT_BLOB_MAX];
@@ -42,9 +42,9 @@ static weft_engine *open_engine(char **option)
 
 	config.provider = option[0];
 	config.rails = option[0] ? option[1] : NULL;
-	config.peer_limit_ns = WEFT_SECOND; /* a silent peer is given up after so long */
+	config.peer_limit_ns = WEFT_SECOND; /* give up a silent peer after this time */
 	config.heartbeat_ns = 200 * WEFT_MILLISECOND;
-	check(weft_open(&config, &engine), "weft_open");
+	check(weft_engine_open(&config, &engine, NULL, 0), "weft_engine_open");
 	return engine;
 }
 
@@ -75,7 +75,7 @@ static void take_events(weft_queue *queue, const char *memory)
 	struct weft_event event;
 
 	/* Until it is empty: only then does the descriptor speak again. */
-	while (weft_queue_poll(queue, &event, 1) == 1) {
+	while (weft_queue_poll(queue, &event, sizeof(event), 1) == 1) {
 		if (event.type == WEFT_EVENT_NOTIFY)
 			printf("layer %llu has landed, its pages begin with %d\n", (unsigned long long)event.tag,
 			       memory[0]);
@@ -97,7 +97,7 @@ static int serve(const char *port, char **option)
 		perror("listening");
 		return 1;
 	}
-	check(weft_queue_open(engine, &queue), "weft_queue_open");
+	check(weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue), "weft_queue_open");
 	check(weft_region_register(engine, memory, (uint64_t)PAGES * PAGE, WEFT_REMOTE_WRITE, &kv),
 	      "weft_region_register");
 	watch.data.fd = listener;
@@ -113,7 +113,7 @@ static int serve(const char *port, char **option)
 			continue;
 		/* Blobs are made anew for each: the address changes when a rail was reopened. */
 		hello->address_bytes = hello->region_bytes = WEFT_BLOB_MAX;
-		check(weft_address(engine, hello->address, &hello->address_bytes), "weft_address");
+		check(weft_engine_address(engine, hello->address, &hello->address_bytes), "weft_engine_address");
 		check(weft_region_export(engine, kv, hello->region, &hello->region_bytes), "weft_region_export");
 		fd = accept(listener, NULL, NULL);
 		if (fd >= 0 && send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) < 0)
@@ -164,7 +164,7 @@ static void meet(struct push *push)
 		check(weft_peer_replace(push->engine, push->decode, hello->address, hello->address_bytes),
 		      "weft_peer_replace");
 	else
-		check(weft_peer_add(push->engine, hello->address, hello->address_bytes, &push->decode),
+		check(weft_peer_add(push->engine, hello->address, hello->address_bytes, NULL, &push->decode),
 		      "weft_peer_add");
 	check(weft_remote_import(push->engine, push->decode, hello->region, hello->region_bytes, &push->remote),
 	      "weft_remote_import");
@@ -175,14 +175,19 @@ static void meet(struct push *push)
 static int push_layer(struct push *push, uint64_t layer)
 {
 	uint32_t to[PAGES];
-	struct weft_pages pages = {
-		.page_bytes = PAGE, .count = PAGES, .from = push->kv, .to = push->remote, .to_index = to
-	};
-	struct weft_op op = { .queue = push->queue,
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = PAGE,
+					  .count = PAGES,
+					  .from = push->kv,
+					  .to = push->remote,
+					  .to_index = to };
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = push->queue,
 			      .tag = layer,
 			      .timeout_ns = 5 * WEFT_SECOND,
 			      .flags = WEFT_CHECKSUM,
-			      .notify = { .kind = WEFT_NOTIFY_FENCED, .tag = layer } };
+			      .notify = WEFT_NOTIFY_FENCED,
+			      .notify_tag = layer };
 	struct weft_event event;
 	int status;
 
@@ -190,7 +195,7 @@ static int push_layer(struct push *push, uint64_t layer)
 		to[i] = PAGES - 1 - i;
 	status = weft_write_pages(push->engine, &pages, &op, NULL);
 	while (!status) {
-		check(weft_queue_wait(push->queue, &event, 1, WEFT_FOREVER), "weft_queue_wait");
+		check(weft_queue_wait(push->queue, &event, sizeof(event), 1, WEFT_FOREVER), "weft_queue_wait");
 		weft_event_release(&event);
 		if (event.type == WEFT_EVENT_END && event.tag == layer)
 			return event.status;
@@ -236,10 +241,10 @@ int main(int argc, char **argv)
 	push.port = argv[3];
 	push.engine = open_engine(argv + 5);
 	memory = malloc((size_t)PAGES * PAGE);
-	check(weft_queue_open(push.engine, &push.queue), "weft_queue_open");
+	check(weft_queue_open(push.engine, WEFT_QUEUE_LISTEN, &push.queue), "weft_queue_open");
 	check(weft_region_register(push.engine, memory, (uint64_t)PAGES * PAGE, 0, &push.kv), "weft_region_register");
 	push_layers(&push, memory, strtoull(argv[4], NULL, 10));
-	weft_close(push.engine);
+	weft_engine_close(push.engine);
 	free(memory);
 	return 0;
 }

@@ -38,7 +38,7 @@ static weft_engine *open_engine(const char *provider)
 	config.provider = provider;
 	if (!strcmp(provider, "tcp"))
 		config.rails = "127.0.0.1";
-	check(weft_open(&config, &engine), "weft_open");
+	check(weft_engine_open(&config, &engine, NULL, 0), "weft_engine_open");
 	return engine;
 }
 
@@ -66,14 +66,15 @@ static int receive(const char *provider, int fd)
 	long right = 0;
 	int got;
 
-	check(weft_queue_open(engine, &queue), "weft_queue_open");
+	check(weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue), "weft_queue_open");
 	check(weft_region_register(engine, memory, (uint64_t)PAGES * PAGE, WEFT_REMOTE_WRITE, &kv),
 	      "weft_region_register");
-	check(weft_address(engine, address.data, &address.bytes), "weft_address");
+	check(weft_engine_address(engine, address.data, &address.bytes), "weft_engine_address");
 	check(weft_region_export(engine, kv, region.data, &region.bytes), "weft_region_export");
 	give(fd, &address);
 	give(fd, &region);
-	while ((got = weft_queue_wait(queue, &event, 1, 10 * WEFT_SECOND)) == 1 && event.type != WEFT_EVENT_NOTIFY)
+	while ((got = weft_queue_wait(queue, &event, sizeof(event), 1, 10 * WEFT_SECOND)) == 1 &&
+	       event.type != WEFT_EVENT_NOTIFY)
 		weft_event_release(&event);
 	if (got != 1)
 		return 1;
@@ -81,7 +82,7 @@ static int receive(const char *provider, int fd)
 		right += memory[page * PAGE] == (char)page && memory[page * PAGE + PAGE - 1] == (char)page;
 	printf("layer %llu has landed: %ld of %d pages are right\n", (unsigned long long)event.tag, right, PAGES);
 	weft_event_release(&event);
-	weft_close(engine);
+	weft_engine_close(engine);
 	free(memory);
 	return right != PAGES;
 }
@@ -105,23 +106,29 @@ static int send_pages(const char *provider, int fd)
 		to[i] = i * 7 % PAGES;
 		memset(memory + (size_t)i * PAGE, (int)to[i], PAGE);
 	}
-	check(weft_queue_open(engine, &queue), "weft_queue_open");
+	check(weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue), "weft_queue_open");
 	check(weft_region_register(engine, memory, (uint64_t)PAGES * PAGE, 0, &kv), "weft_region_register");
 	take(fd, &blob);
-	check(weft_peer_add(engine, blob.data, blob.bytes, &decode), "weft_peer_add");
+	check(weft_peer_add(engine, blob.data, blob.bytes, NULL, &decode), "weft_peer_add");
 	take(fd, &blob);
 	check(weft_remote_import(engine, decode, blob.data, blob.bytes, &remote), "weft_remote_import");
 
-	struct weft_pages pages = {
-		.page_bytes = PAGE, .count = PAGES, .from = kv, .from_index = from, .to = remote, .to_index = to
-	};
-	struct weft_op op = { .queue = queue,
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = PAGE,
+					  .count = PAGES,
+					  .from = kv,
+					  .from_index = from,
+					  .to = remote,
+					  .to_index = to };
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = queue,
 			      .tag = 1,
 			      .timeout_ns = 5 * WEFT_SECOND,
-			      .notify = { .kind = WEFT_NOTIFY_FENCED, .tag = LAYER } };
+			      .notify = WEFT_NOTIFY_FENCED,
+			      .notify_tag = LAYER };
 	check(weft_write_pages(engine, &pages, &op, NULL), "weft_write_pages");
 	while (!done) {
-		check(weft_queue_wait(queue, &event, 1, WEFT_FOREVER), "weft_queue_wait");
+		check(weft_queue_wait(queue, &event, sizeof(event), 1, WEFT_FOREVER), "weft_queue_wait");
 		if (event.type == WEFT_EVENT_END) {
 			check(event.status, "the write");
 			printf("%llu bytes written\n", (unsigned long long)event.bytes);
@@ -129,7 +136,7 @@ static int send_pages(const char *provider, int fd)
 		}
 		weft_event_release(&event);
 	}
-	weft_close(engine);
+	weft_engine_close(engine);
 	free(memory);
 	return 0;
 }

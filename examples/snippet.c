@@ -64,26 +64,27 @@ static int side(const char *provider, int fd, char mark)
 	if (!strcmp(provider, "tcp"))
 		config.rails = "127.0.0.1";
 	/* README */
-	weft_engine *engine;    weft_open(&config, &engine);    /* 0 or a negative errno, as every call: look at them */
-	weft_queue *queue;      weft_queue_open(engine, &queue);
+	weft_engine *engine;    weft_engine_open(&config, &engine, NULL, 0); /* 0 or a negative errno, as every call: look at them */
+	weft_queue *queue;      weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue);
 	weft_region kv;         weft_region_register(engine, base, bytes, WEFT_REMOTE_WRITE, &kv);
 
 	/* two blobs for the other side; they travel by any means you have: a socket, etcd, a file */
 	char address[WEFT_BLOB_MAX], region[WEFT_BLOB_MAX];
 	size_t address_bytes = sizeof(address), region_bytes = sizeof(region);
-	weft_address(engine, address, &address_bytes);
+	weft_engine_address(engine, address, &address_bytes);
 	weft_region_export(engine, kv, region, &region_bytes);
 
 	/* README end */
 	swap(fd, address, address_bytes, their_address, &their_address_bytes);
 	swap(fd, region, region_bytes, their_region, &their_region_bytes);
 	/* README */
-	weft_peer decode;       weft_peer_add(engine, their_address, their_address_bytes, &decode);
+	weft_peer decode;       weft_peer_add(engine, their_address, their_address_bytes, NULL, &decode);
 	weft_remote dst;        weft_remote_import(engine, decode, their_region, their_region_bytes, &dst);
 
-	struct weft_pages pages = { .page_bytes = PAGE, .count = PAGES, .from = kv, .from_index = from, .to = dst, .to_index = to };
-	struct weft_op op = { .queue = queue, .tag = request, .timeout_ns = 2 * WEFT_SECOND,
-	                      .notify = { .kind = WEFT_NOTIFY_FENCED, .tag = layer } };
+	struct weft_write_pages pages = { .size = sizeof(pages), .page_bytes = PAGE, .count = PAGES,
+	                                  .from = kv, .from_index = from, .to = dst, .to_index = to };
+	struct weft_op op = { .size = sizeof(op), .queue = queue, .tag = request, .timeout_ns = 2 * WEFT_SECOND,
+	                      .notify = WEFT_NOTIFY_FENCED, .notify_tag = layer };
 	/* README end */
 	op.timeout_ns = 20 * WEFT_SECOND;
 	/* README */
@@ -93,7 +94,7 @@ static int side(const char *provider, int fd, char mark)
 	for (int waits = 0; waits < 40 && !(done && told); waits++) {
 		/* README */
 		struct weft_event events[64];                           /* ends, messages, calls, notifications, peers up and down */
-		int got = weft_queue_wait(queue, events, 64, WEFT_SECOND);
+		int got = weft_queue_wait(queue, events, sizeof(*events), 64, WEFT_SECOND);
 		for (int i = 0; i < got; i++) {
 			handle(&events[i]);                             /* its type, tag and status */
 			weft_event_release(&events[i]);
@@ -106,7 +107,7 @@ static int side(const char *provider, int fd, char mark)
 	printf("%c: %s, %s\n", mark, done ? "written" : "NOT WRITTEN",
 	       told ? "all of the other's pages are here" : "PAGES ARE MISSING");
 	swap(fd, "", 0, their_address, &their_address_bytes); /* the other has its end too before we go */
-	weft_close(engine);
+	weft_engine_close(engine);
 	free(base);
 	return !(done && told);
 }
