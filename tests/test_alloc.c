@@ -1,8 +1,8 @@
 /*
- * Nothing of weft allocates on the hot path after open and warm-up, in no operation and on neither side. This program has its own malloc and its
- * kin, linked before the C library's, that count calls whose caller lies in libweft.so; it is linked with the
- * shared library so that the two can be told apart. What libfabric allocates is its own affair and is not
- * counted.
+ * weft does not allocate on the hot path after open and warm-up, in any operation and on either side. This program has
+ * its own malloc and related functions, linked before the C library's. They count calls whose caller lies in
+ * libweft.so; the program links the shared library so that the two can be told apart. libfabric's own allocations are
+ * not counted.
  */
 #include "support/peer.h"
 
@@ -153,15 +153,16 @@ static void nothing_was_counted(const char *what)
 }
 
 /* So many under way at a time, each with its pages in another order; ends taken by poll. */
-static void write_pages(uint64_t rounds, uint64_t most, const struct weft_notify *notify)
+static void write_pages(uint64_t rounds, uint64_t most, const struct weft_op *options)
 {
 	uint32_t from[PAGES], to[PAGES];
-	struct weft_pages pages = { .page_bytes = 4096,
-				    .count = PAGES,
-				    .from = pair.region,
-				    .from_index = from,
-				    .to = pair.remote,
-				    .to_index = to };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = 4096,
+					  .count = PAGES,
+					  .from = pair.region,
+					  .from_index = from,
+					  .to = pair.remote,
+					  .to_index = to };
 	uint64_t begun = 0, ended = 0, deadline = now_ns() + 3 * LIMIT;
 
 	while (ended < rounds) {
@@ -169,7 +170,7 @@ static void write_pages(uint64_t rounds, uint64_t most, const struct weft_notify
 		int got;
 
 		while (begun < rounds && begun - ended < most) {
-			struct weft_op op = { .queue = pair.here.queue, .tag = begun, .notify = *notify };
+			struct weft_op op = *options;
 
 			for (uint32_t i = 0; i < PAGES; i++) {
 				from[i] = (uint32_t)(i * 5 + begun) % PAGES;
@@ -181,7 +182,7 @@ static void write_pages(uint64_t rounds, uint64_t most, const struct weft_notify
 			assert_status(got, 0);
 			begun++;
 		}
-		got = weft_queue_poll(pair.here.queue, event, 16);
+		got = weft_queue_poll(pair.here.queue, event, sizeof(*event), 16);
 		for (int i = 0; i < got; i++) {
 			assert_int_equal(event[i].type, WEFT_EVENT_END);
 			assert_status(event[i].status, 0);
@@ -192,7 +193,7 @@ static void write_pages(uint64_t rounds, uint64_t most, const struct weft_notify
 	}
 }
 
-/* The counter does count: registering memory allocates, and is seen. */
+/* Shows that the counter counts: registering memory allocates. */
 static void counter_counts(void **state)
 {
 	static char memory[4096];
@@ -206,11 +207,11 @@ static void counter_counts(void **state)
 	assert_true(atomic_load(&frees) >= 1);
 }
 
-/* 160 writes of 64 pages are more than ten thousand pages; every slot of the pool has been used before,
- * and has room for the indices. */
+/* 160 writes of 64 pages are more than ten thousand pages; every slot of the pool has been used before, and has room
+ * for the indices. */
 static void pages_and_polls(void **state)
 {
-	struct weft_notify none = { WEFT_NOTIFY_NOTHING };
+	struct weft_op none = { .size = sizeof(none), .queue = pair.here.queue };
 
 	write_pages(128, SLOTS, &none);
 	start_counting();
@@ -220,7 +221,12 @@ static void pages_and_polls(void **state)
 
 static void fenced(void **state)
 {
-	struct weft_notify notify = { WEFT_NOTIFY_FENCED, .tag = 5, .payload = "word", .payload_bytes = 4 };
+	struct weft_op notify = { .size = sizeof(notify),
+				  .queue = pair.here.queue,
+				  .notify = WEFT_NOTIFY_FENCED,
+				  .notify_tag = 5,
+				  .notify_payload = "word",
+				  .notify_bytes = 4 };
 	struct peer_event event;
 
 	write_pages(128, SLOTS, &notify);
@@ -235,13 +241,13 @@ static void fenced(void **state)
 
 static void write_one_by_one(int count)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 4096 };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 1 };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 4096 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 1 };
 	struct weft_event event;
 
 	for (int i = 0; i < count; i++) {
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
-		assert_int_equal(weft_queue_wait(pair.here.queue, &event, 1, LIMIT), 1);
+		assert_int_equal(weft_queue_wait(pair.here.queue, &event, sizeof(event), 1, LIMIT), 1);
 		weft_event_release(&event);
 	}
 }
@@ -257,7 +263,7 @@ static void writes_and_waits(void **state)
 /* Small messages out and their replies in: calls to a peer that answers. */
 static void messages(void **state)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = 1 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 1 };
 	struct weft_event event;
 	struct command serve = { .code = COMMAND_SERVE, .arg = { 700, 0, LIMIT } };
 	struct answer answer;
@@ -267,7 +273,7 @@ static void messages(void **state)
 		if (i == 200)
 			start_counting();
 		assert_status(weft_call(pair.here.engine, pair.peer, 1, "question", 8, &op, NULL), 0);
-		assert_int_equal(weft_queue_wait(pair.here.queue, &event, 1, LIMIT), 1);
+		assert_int_equal(weft_queue_wait(pair.here.queue, &event, sizeof(event), 1, LIMIT), 1);
 		assert_int_equal(event.type, WEFT_EVENT_REPLY);
 		assert_memory_equal(event.data, "question", 8);
 		weft_event_release(&event);
@@ -285,8 +291,8 @@ static void finish(uint64_t tag)
 
 static void one_write(uint64_t round)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 4096 };
-	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 4096 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = round };
 
 	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 	finish(round);
@@ -294,8 +300,8 @@ static void one_write(uint64_t round)
 
 static void one_read(uint64_t round)
 {
-	struct weft_read read = { pair.remote, 0, pair.region, 0, 4096 };
-	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct weft_read read = { sizeof(read), pair.remote, 0, pair.region, 0, 4096 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = round };
 
 	assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
 	finish(round);
@@ -303,10 +309,10 @@ static void one_read(uint64_t round)
 
 static void one_scatter(uint64_t round)
 {
-	struct weft_write parts[3] = { { pair.region, 0, pair.remote, 0, 4096 },
-				       { pair.region, 4096, pair.remote, 8192, 100 },
-				       { pair.region, 8192, pair.remote, 4096, 0 } };
-	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct weft_write parts[3] = { { sizeof(struct weft_write), pair.region, 0, pair.remote, 0, 4096 },
+				       { sizeof(struct weft_write), pair.region, 4096, pair.remote, 8192, 100 },
+				       { sizeof(struct weft_write), pair.region, 8192, pair.remote, 4096, 0 } };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = round };
 
 	assert_status(weft_scatter(pair.here.engine, parts, 3, &op, NULL), 0);
 	finish(round);
@@ -314,10 +320,14 @@ static void one_scatter(uint64_t round)
 
 static void write_notified(uint64_t round, uint32_t flags)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 10000 };
-	struct weft_op op = { .queue = pair.here.queue,
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 10000 };
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = pair.here.queue,
 			      .tag = round,
-			      .notify = { WEFT_NOTIFY_FENCED, .tag = round, .payload = "word", .payload_bytes = 4 },
+			      .notify = WEFT_NOTIFY_FENCED,
+			      .notify_tag = round,
+			      .notify_payload = "word",
+			      .notify_bytes = 4,
 			      .flags = flags };
 	struct peer_event event;
 
@@ -336,14 +346,16 @@ static void one_checked(uint64_t round)
 	write_notified(round, WEFT_CHECKSUM);
 }
 
-/* Enough of them that leave for more is asked for. */
+/* Enough writes that more grants must be asked for. */
 static void counted(uint64_t round)
 {
 	enum { WRITES = 40 };
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 64 };
-	struct weft_op op = { .queue = pair.here.queue,
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 64 };
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = pair.here.queue,
 			      .tag = round,
-			      .notify = { WEFT_NOTIFY_COUNTED, .immediate = 7 } };
+			      .notify = WEFT_NOTIFY_COUNTED,
+			      .immediate = 7 };
 	struct peer_event event;
 
 	peer_tell(&pair.there, COMMAND_EXPECT, 7, WRITES, round);
@@ -356,7 +368,7 @@ static void counted(uint64_t round)
 
 static void send_bytes(uint64_t round, uint64_t bytes)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = round };
 	struct peer_event event;
 
 	assert_status(weft_send(pair.here.engine, pair.peer, round, pair.memory, bytes, &op, NULL), 0);
@@ -377,7 +389,7 @@ static void one_frame(uint64_t round)
 static void one_call(uint64_t round)
 {
 	struct command serve = { .code = COMMAND_SERVE, .arg = { 1, 0, LIMIT } };
-	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = round };
 	struct weft_event event;
 	struct answer answer;
 
@@ -391,7 +403,7 @@ static void one_call(uint64_t round)
 
 static void one_barrier(uint64_t round)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = round };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = round };
 	struct command enter = { .code = COMMAND_BARRIER, .bytes = sizeof(weft_peer), .arg = { round, round } };
 	struct peer_event event;
 
@@ -417,7 +429,7 @@ static const struct {
 	{ "barrier", one_barrier },
 };
 
-/* A slot that is used for the first time may allocate: what does so each time is seen each time. */
+/* A slot that is used for the first time may allocate. An operation that always allocates shows every time. */
 static void both_sides(void **state)
 {
 	enum { ROUNDS = 60, TRIES = 4 };

@@ -1,11 +1,11 @@
 /* Barriers between three engines in three processes. */
 #include "support/peer.h"
 
-static struct pair pair; /* us and the first */
+static struct pair pair; /* this side and the first */
 static struct peer third;
 static weft_peer all[2];      /* as we see them */
-static weft_peer at_first[2]; /* us and the third, as the first sees them */
-static weft_peer at_third[2]; /* us and the first, as the third sees them */
+static weft_peer at_first[2]; /* this side and the third, as the first sees them */
+static weft_peer at_third[2]; /* this side and the first, as the third sees them */
 
 static int open_all(void **state)
 {
@@ -17,7 +17,7 @@ static int open_all(void **state)
 	peer_start(&third, &config);
 	address_of(pair.here.engine, &ours);
 	all[0] = pair.peer;
-	assert_status(weft_peer_add(pair.here.engine, third.address.data, third.address.bytes, &all[1]), 0);
+	assert_status(weft_peer_add(pair.here.engine, third.address.data, third.address.bytes, NULL, &all[1]), 0);
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, all[1], LIMIT, &event), 0);
 	at_first[0] = pair.back;
 	at_first[1] = peer_add(&pair.there, &third.address);
@@ -44,7 +44,7 @@ static void enter(struct peer *peer, const weft_peer *peers, uint32_t count, uin
 
 static void enter_here(uint32_t count, uint64_t id, uint64_t tag, uint64_t timeout_ns)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = tag, .timeout_ns = timeout_ns };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = tag, .timeout_ns = timeout_ns };
 
 	assert_status(weft_barrier(pair.here.engine, all, count, id, &op, NULL), 0);
 }

@@ -36,8 +36,8 @@ static void steady_traffic(bool more)
 	struct weft_event event;
 
 	while (more && steady_begun - steady_ended < 8) {
-		struct weft_write write = { pair.region, 0, pair.remote, 0, 30000 };
-		struct weft_op op = { .queue = pair.here.queue, .tag = UINT64_C(1) << 50 };
+		struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 30000 };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = UINT64_C(1) << 50 };
 
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 		steady_begun++;
@@ -50,7 +50,7 @@ static void steady_traffic(bool more)
 	}
 }
 
-/* What came for peers that are gone already; events of the steady peer are of one kind only. */
+/* Drops events of peers that are gone; events of the steady peer are of one kind only. */
 static void drop_news(void)
 {
 	struct weft_event event;
@@ -62,7 +62,7 @@ static void drop_news(void)
 	}
 }
 
-/* 0, or that the peer is known to be down. */
+/* Returns 0, or that the peer is known to be down. */
 static int begin_write(const struct weft_write *write, const struct weft_op *op)
 {
 	int error = weft_write(pair.here.engine, write, op, NULL);
@@ -71,18 +71,18 @@ static int begin_write(const struct weft_write *write, const struct weft_op *op)
 	return error;
 }
 
-/* Adds, writes (waiting for the end in most rounds, pulling the peer away under it in others), removes. */
+/* Adds, writes (waiting for the end in most rounds, removing the peer under it in others), removes. */
 static void one_round(uint64_t i)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = i };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = i };
 	weft_peer peer;
-	struct weft_write write = { pair.region, 0, 0, 0, i % 5 ? 4096 : 200000 };
+	struct weft_write write = { sizeof(write), pair.region, 0, 0, 0, i % 5 ? 4096 : 200000 };
 	int refused, status;
 
-	assert_status(weft_peer_add(pair.here.engine, other.address.data, other.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, other.address.data, other.address.bytes, NULL, &peer), 0);
 	write.to = import(&pair.here, peer, &other_descriptor);
-	/* The other side may just be saying good-bye for the round before: then the write ends with that, or
-	 * is refused for it. */
+	/* The other side may still be saying goodbye for the previous round: then the write ends with that, or is
+	 * refused. */
 	refused = begin_write(&write, &op);
 	steady_traffic(true);
 	if (i % 4 && !refused) {
@@ -100,6 +100,12 @@ static void one_round(uint64_t i)
 	drop_news();
 }
 
+/* EFA's provider takes its buffers in turn, so for a long time a process touches new ones. */
+static uint64_t flat_bytes(void)
+{
+	return strcmp(transport->provider, "efa") ? FLAT_BYTES : 16 * FLAT_BYTES;
+}
+
 static void assert_flat(const char *what, uint64_t before, uint64_t after, uint64_t allowed)
 {
 	if (after > before + allowed)
@@ -112,7 +118,7 @@ static void added_and_removed(void **state)
 	uint64_t deadline;
 	int fds = 0, other_fds = 0;
 	struct answer answer;
-	struct weft_info info;
+	struct weft_engine_info info;
 
 	for (uint64_t i = 0; i < ROUNDS; i++) {
 		if (i == warm) {
@@ -126,32 +132,32 @@ static void added_and_removed(void **state)
 	}
 	steady_traffic(false);
 	deadline = now_ns() + LIMIT;
-	assert_flat("memory", rss, rss_bytes(), FLAT_BYTES);
-	/* Connections of peers that are gone close when either side comes to it. */
+	assert_flat("memory", rss, rss_bytes(), flat_bytes());
+	/* Connections of gone peers close when either side gets to it. */
 	do {
 		assert_status(peer_try(&other, &(struct command){ .code = COMMAND_USAGE }, NULL, &answer), 0);
-		assert_status(weft_engine_info(pair.here.engine, &info), 0);
+		assert_status(weft_engine_info(pair.here.engine, &info, sizeof(info)), 0);
 	} while ((open_fds() > fds + 8 || answer.value[1] > (uint64_t)other_fds + 8 || info.peers > 2 ||
 		  info.transfers_in_flight) &&
 		 now_ns() < deadline);
 	assert_flat("descriptors", (uint64_t)fds, (uint64_t)open_fds(), 8);
-	assert_flat("the peer's memory", other_rss, answer.value[0], FLAT_BYTES);
+	assert_flat("the peer's memory", other_rss, answer.value[0], flat_bytes());
 	assert_flat("the peer's descriptors", (uint64_t)other_fds, answer.value[1], 8);
 	assert_in_range(info.peers, 1, 2);
 	assert_int_equal(info.transfers_in_flight, 0);
 }
 
-/* One handle, replaced by the same address again and again: it keeps working, and what was imported before
- * goes stale only when the incarnation changes. */
+/* One handle, replaced by the same address again and again: it keeps working, and imports go stale only when the
+ * incarnation changes. */
 static void replaced_by_itself(void **state)
 {
 	weft_peer peer;
 	uint64_t rss = 0;
 
-	assert_status(weft_peer_add(pair.here.engine, other.address.data, other.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, other.address.data, other.address.bytes, NULL, &peer), 0);
 	for (uint64_t i = 0; i < ROUNDS; i++) {
-		struct weft_op op = { .queue = pair.here.queue, .tag = 5000 + i };
-		struct weft_write write = { pair.region, 0, 0, 0, 10000 };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 5000 + i };
+		struct weft_write write = { sizeof(write), pair.region, 0, 0, 0, 10000 };
 		int refused, status;
 
 		if (i == ROUNDS / 5)
@@ -169,7 +175,7 @@ static void replaced_by_itself(void **state)
 		drop_news();
 	}
 	steady_traffic(false);
-	assert_flat("memory", rss, rss_bytes(), FLAT_BYTES);
+	assert_flat("memory", rss, rss_bytes(), flat_bytes());
 	assert_status(weft_peer_remove(pair.here.engine, peer), 0);
 }
 
@@ -179,12 +185,12 @@ static void replaced_by_another(void **state)
 	struct weft_config config = side_config();
 	weft_peer peer;
 
-	assert_status(weft_peer_add(pair.here.engine, other.address.data, other.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, other.address.data, other.address.bytes, NULL, &peer), 0);
 	for (uint64_t i = 0; i < 10; i++) {
 		weft_remote old = import(&pair.here, peer, &other_descriptor), remote;
 		struct blob stale = other_descriptor;
-		struct weft_op op = { .queue = pair.here.queue, .tag = 8000 + i };
-		struct weft_write write = { pair.region, 0, old, 0, 50000 };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 8000 + i };
+		struct weft_write write = { sizeof(write), pair.region, 0, old, 0, 50000 };
 
 		peer_kill(&other);
 		peer_start(&other, &config);

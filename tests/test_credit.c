@@ -1,13 +1,13 @@
 /*
- * Credit that does not arrive. The receiver has read, and the frame that says so is swallowed, refused or
- * fails; nothing else is on its way that would carry it, and the sender has more to send. Two engines without
- * threads on simulated NICs.
+ * Credit that does not arrive. The receiver has read, and the frame that says so is swallowed, refused or fails;
+ * nothing else on its way would carry the credit, and the sender has more to send. Two engines without threads on
+ * simulated NICs.
  */
 #include "support/sims.h"
 
 #include <errno.h>
 
-enum { MESSAGES = 100, WINDOW = 16, STEPS = 4 /* worth a frame each */, FRAME = 8192, BYTES = 65536, ENOUGH = 64 };
+enum { MESSAGES = 100, WINDOW = 16, STEPS = 4 /* one frame each */, FRAME = 8192, BYTES = 65536, ENOUGH = 64 };
 
 #define NEVER (3600 * S)
 
@@ -44,8 +44,8 @@ static void close_both(void)
 
 static void write_one(const struct sim *from, weft_remote to)
 {
-	struct weft_write write = { .from = from->region, .to = to, .bytes = 4096 };
-	struct weft_op op = { .queue = from->queue, .tag = MESSAGES, .timeout_ns = WEFT_FOREVER };
+	struct weft_write write = { .size = sizeof(write), .from = from->region, .to = to, .bytes = 4096 };
+	struct weft_op op = { .size = sizeof(op), .queue = from->queue, .tag = MESSAGES, .timeout_ns = WEFT_FOREVER };
 
 	assert_int_equal(weft_write(from->engine, &write, &op, NULL), 0);
 }
@@ -54,7 +54,7 @@ static void take_sender(void)
 {
 	struct weft_event event;
 
-	while (weft_queue_poll(sender.queue, &event, 1) == 1) {
+	while (weft_queue_poll(sender.queue, &event, sizeof(event), 1) == 1) {
 		assert_int_not_equal(event.type, WEFT_EVENT_PEER_DOWN);
 		if (event.type == WEFT_EVENT_END && event.tag == MESSAGES && moving)
 			write_one(&sender, remote);
@@ -66,12 +66,12 @@ static void take_sender(void)
 	}
 }
 
-/* Reads: what is released is consumed. */
+/* Reads: released events count as consumed. */
 static void take_receiver(void)
 {
 	struct weft_event event;
 
-	while (weft_queue_poll(receiver.queue, &event, 1) == 1) {
+	while (weft_queue_poll(receiver.queue, &event, sizeof(event), 1) == 1) {
 		assert_int_not_equal(event.type, WEFT_EVENT_PEER_DOWN);
 		if (event.type == WEFT_EVENT_END && moving)
 			write_one(&receiver, remote_back);
@@ -81,18 +81,18 @@ static void take_receiver(void)
 	}
 }
 
-/* As many as the receiver has room for arrive; nobody reads them yet. */
+/* As many messages arrive as the receiver has room for; nobody reads them yet. */
 static void fill_window(void)
 {
 	for (uint32_t i = 0; i < MESSAGES; i++) {
-		struct weft_op op = { .queue = sender.queue, .tag = i, .timeout_ns = WEFT_FOREVER };
+		struct weft_op op = { .size = sizeof(op), .queue = sender.queue, .tag = i, .timeout_ns = WEFT_FOREVER };
 
 		assert_int_equal(weft_send(sender.engine, peer, i, "m", 1, &op, NULL), 0);
 	}
 	SIMS_UNTIL(both, 2, (take_sender(), ended == WINDOW));
 }
 
-/* The receiver reads all it has and says so in several frames, which all meet the fault. */
+/* The receiver reads everything and says so in several frames, which all meet the fault. */
 static void read_in_vain(int fault, uint64_t at_least)
 {
 	take_receiver();
@@ -110,7 +110,7 @@ static void all_arrive(void)
 	SIMS_UNTIL(both, 2, (take_sender(), take_receiver(), ended == MESSAGES && arrived == MESSAGES));
 }
 
-/* Both are idle: the sender asks for a sign of life, and the answer says it again. */
+/* Both are idle: the sender pings, and the answer carries the credit again. */
 static void lost_while_idle(void **state)
 {
 	open_both(100 * MS);
@@ -120,7 +120,8 @@ static void lost_while_idle(void **state)
 	close_both();
 }
 
-/* Both write without a pause, so nobody wonders whether the other lives: the sender asks because it waits. */
+/* Both write without a pause, so neither pings to see whether the other lives: the sender asks because it waits for
+ * credit. */
 static void lost_while_both_write(void **state)
 {
 	open_both(300 * MS);
@@ -133,7 +134,7 @@ static void lost_while_both_write(void **state)
 	close_both();
 }
 
-/* No room for the frame: it is still owed, and goes next turn. No heartbeat helps. */
+/* No room for the frame: it is still owed, and goes in the next turn. No heartbeat helps. */
 static void no_room(void **state)
 {
 	open_both(NEVER);

@@ -1,6 +1,6 @@
 /*
- * Peers that die: killed mid-transfer, killed while idle, never there at all, silent, and started again.
- * Everything ends within the peer limit, and another peer is served all along.
+ * Peers that die: killed mid-transfer, killed while idle, never there at all, silent, and started again. Everything
+ * ends within the peer limit, and another peer is served all the while.
  */
 #include "support/peer.h"
 #include "support/rest.h"
@@ -39,7 +39,8 @@ static int open_all(void **state)
 	pair_open(&pair, &config, &config, BYTES);
 	peer_start(&witness, &config);
 	witness_number = peer_region(&witness, BYTES, WEFT_REMOTE_WRITE, &descriptor);
-	assert_status(weft_peer_add(pair.here.engine, witness.address.data, witness.address.bytes, &witness_peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, witness.address.data, witness.address.bytes, NULL, &witness_peer),
+		      0);
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, witness_peer, LIMIT, &event), 0);
 	witness_remote = import(&pair.here, witness_peer, &descriptor);
 	return 0;
@@ -56,8 +57,8 @@ static int close_all(void **state)
 
 static void write_to(weft_remote remote, uint64_t tag, uint64_t bytes)
 {
-	struct weft_write write = { pair.region, 0, remote, 0, bytes };
-	struct weft_op op = { .queue = pair.here.queue, .tag = tag, .timeout_ns = WEFT_FOREVER };
+	struct weft_write write = { sizeof(write), pair.region, 0, remote, 0, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = tag, .timeout_ns = WEFT_FOREVER };
 
 	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 }
@@ -104,11 +105,11 @@ static void is_down(void)
 	weft_event_release(&event);
 }
 
-/* Everything one can have under way with a peer, when it is killed. */
+/* The peer is killed with every kind of operation under way. */
 static void killed_at_work(void **state)
 {
-	struct weft_op op = { .queue = pair.here.queue, .timeout_ns = WEFT_FOREVER };
-	struct weft_read read = { pair.remote, 0, pair.region, 0, BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .timeout_ns = WEFT_FOREVER };
+	struct weft_read read = { sizeof(read), pair.remote, 0, pair.region, 0, BYTES };
 	struct weft_event event;
 	uint64_t limit = quick().peer_limit_ns, start, end;
 
@@ -124,7 +125,7 @@ static void killed_at_work(void **state)
 	start = now_ns();
 	for (uint64_t tag = 100; tag <= 131; tag++) {
 		wait_for_event(&pair.here, WEFT_EVENT_END, tag, &event);
-		/* What moves bytes may be through before the kill; the barrier, which the peer never enters, is not. */
+		/* Transfers may end before the kill; the barrier, which the peer never enters, does not. */
 		if (event.status || tag == 131) {
 			assert_status(event.status, -EHOSTDOWN);
 			assert_non_null(event.error);
@@ -134,15 +135,15 @@ static void killed_at_work(void **state)
 	wait_for_event(&pair.here, WEFT_EVENT_REPLY, 132, &event);
 	assert_status(event.status, -EHOSTDOWN);
 	weft_event_release(&event);
-	/* The limit, and as much again for a machine that is busy with other things. */
+	/* The limit, and as much again for a busy machine. */
 	end = now_ns();
 	if (watch_is_late(start, end, 3 * limit))
 		fail_msg("it took %.1f s", (double)(end - start) / 1e9);
 	is_down();
 	served(140);
-	/* Refused, or accepted and ended: but nothing hangs. */
+	/* Refused, or accepted and ended: nothing hangs. */
 	op.tag = 141;
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 100 };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 100 };
 	int status = weft_write(pair.here.engine, &write, &op, NULL);
 
 	assert_status(status ? status : end_of(&pair.here, 141), -EHOSTDOWN);
@@ -158,7 +159,7 @@ static void killed_while_idle(void **state)
 	comes_back();
 }
 
-/* Stopped, not dead: no provider notices, the heartbeat does. It comes back when it goes on. */
+/* Stopped, not dead: no provider notices, but the heartbeat does. The peer comes back when it continues. */
 static void stopped(void **state)
 {
 	struct weft_event event;
@@ -170,15 +171,14 @@ static void stopped(void **state)
 	write_to(pair.remote, 301, 10);
 	for (uint64_t tag = 300; tag <= 301; tag++) {
 		status = end_of(&pair.here, tag);
-		/* Over shared memory a write needs nothing of the other process. */
-		if (status || strcmp(transport->provider, "shm"))
+		/* There a write needs no help from the other process. */
+		if (status || !transport_is_one_sided())
 			assert_status(status, -EHOSTDOWN);
 	}
 	is_down();
 	served(302);
 	kill(pair.there.pid, SIGCONT);
-	/* The same incarnation: its memory is still what was imported, and works when the peer is up again.
-	 */
+	/* The same incarnation: its imported memory stays valid, and works when the peer is up again. */
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, pair.peer, LIMIT, &event), 0);
 	pattern_fill(pair.memory, 100000, 303, 0);
 	do
@@ -188,30 +188,30 @@ static void stopped(void **state)
 	peer_check(&pair.there, pair.number, SPARE, 100000, 303);
 }
 
-/* An address nobody answers at: operations end, the engine goes on. */
+/* An address where nobody answers: operations end, the engine goes on. */
 static void never_there(void **state)
 {
 	struct weft_config config = quick();
 	struct weft_event event;
 	struct peer ghost;
 	weft_peer peer;
-	struct weft_op op = { .queue = pair.here.queue, .tag = 400, .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 400, .timeout_ns = WEFT_FOREVER };
 	uint64_t start;
 	int status;
 
 	peer_start(&ghost, &config);
 	peer_kill(&ghost);
-	assert_status(weft_peer_add(pair.here.engine, ghost.address.data, ghost.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, ghost.address.data, ghost.address.bytes, NULL, &peer), 0);
 	status = weft_send(pair.here.engine, peer, 1, "hello", 5, &op, NULL);
 	assert_status(status ? status : end_of(&pair.here, 400), -EHOSTDOWN);
 	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_DOWN, peer, LIMIT, &event), 0);
 	weft_event_release(&event);
 	served(401);
-	/* One with a deadline before the peer limit ends by its deadline, unless the machine lets both pass
+	/* An operation with a deadline before the peer limit ends by its deadline, unless the machine lets both pass
 	 * at once. */
 	assert_status(weft_peer_remove(pair.here.engine, peer), 0);
 	start = now_ns();
-	assert_status(weft_peer_add(pair.here.engine, ghost.address.data, ghost.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, ghost.address.data, ghost.address.bytes, NULL, &peer), 0);
 	op.tag = 402;
 	op.timeout_ns = 100 * MS;
 	status = weft_send(pair.here.engine, peer, 1, "hello", 5, &op, NULL);

@@ -1,7 +1,7 @@
 /*
- * EFA as its provider really behaves, on simulated NICs that go by its name: two fabrics under one provider's name, its
- * own shared memory, writes that are emulated, an address vector that counts nothing and forgets what is in flight.
- * Engines in one process, most of them without threads.
+ * EFA as its provider really behaves, on simulated NICs with its name: two fabrics under one provider name, its own
+ * shared memory, emulated writes, an address vector that counts nothing and forgets what is in flight. Engines in one
+ * process, most of them without threads.
  */
 #include "support/sims.h"
 
@@ -54,8 +54,8 @@ static weft_peer meet(weft_remote *ret_remote)
 
 static void begin_write(weft_remote remote, uint64_t bytes)
 {
-	struct weft_write write = { .from = a.region, .to = remote, .bytes = bytes };
-	struct weft_op op = { .queue = a.queue, .timeout_ns = WEFT_FOREVER };
+	struct weft_write write = { .size = sizeof(write), .from = a.region, .to = remote, .bytes = bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = a.queue, .timeout_ns = WEFT_FOREVER };
 
 	assert_int_equal(weft_write(a.engine, &write, &op, NULL), 0);
 }
@@ -73,7 +73,7 @@ static struct weft_rail_info rail_of(const struct sim *sim)
 {
 	struct weft_rail_info info;
 
-	assert_int_equal(weft_rail_info(sim->engine, 0, &info), 0);
+	assert_int_equal(weft_rail_info(sim->engine, 0, &info, sizeof(info)), 0);
 	return info;
 }
 
@@ -88,7 +88,7 @@ static int count_fabrics(void *context, const struct weft_nic *nic)
 	return 0;
 }
 
-/* efa-direct comes first in libfabric's list; it is taken when it is asked for. */
+/* efa-direct comes first in libfabric's list; weft takes it only when asked for. */
 static void fabrics_have_names(void **state)
 {
 	static const char *const asked[] = { NULL, "efa", "efa-direct" };
@@ -103,12 +103,12 @@ static void fabrics_have_names(void **state)
 		assert_int_equal(rail_of(&a).inject_bytes, i < 2 ? 4096 : 32);
 		sim_close(&a);
 	}
-	assert_int_equal(weft_nics(&any, count_fabrics, found), 0);
+	assert_int_equal(weft_nic_each(&any, count_fabrics, found), 0);
 	assert_int_equal(found[0], 1);
 	assert_int_equal(found[1], 1);
 }
 
-/* Their addresses look alike, and nothing one sends means anything to the other. */
+/* Their addresses look alike, but neither understands the other. */
 static void fabrics_do_not_meet(void **state)
 {
 	struct weft_config efa = manual("efa"), direct = manual("efa-direct");
@@ -118,13 +118,13 @@ static void fabrics_do_not_meet(void **state)
 
 	sim_open(&a, "a", NICS, &efa, BYTES);
 	sim_open(&b, "b", NICS, &direct, BYTES);
-	assert_int_equal(weft_address(b.engine, blob, &bytes), 0);
-	assert_int_equal(weft_peer_add(a.engine, blob, bytes, &peer), -EHOSTUNREACH);
+	assert_int_equal(weft_engine_address(b.engine, blob, &bytes), 0);
+	assert_int_equal(weft_peer_add(a.engine, blob, bytes, NULL, &peer), -EHOSTUNREACH);
 }
 
 /* ---- shared memory inside EFA ---- */
 
-/* The simulated NICs stop the process if it were used. */
+/* The simulated NICs stop the process if it is used. */
 static void same_host(void **state)
 {
 	struct weft_config config = manual("efa");
@@ -148,7 +148,7 @@ static uint64_t sends_while_writing(weft_remote remote)
 	return rail_of(&a).sends - before;
 }
 
-/* The peer is told to look, for nothing else does: its own CPU puts the bytes in place. */
+/* The peer is told to look, because nothing else makes it: its own CPU puts the bytes in place. */
 static void emulated_writes_show(void **state)
 {
 	weft_remote remote;
@@ -169,7 +169,7 @@ static void real_writes_show(void **state)
 	assert_false(rail_of(&a).emulated);
 }
 
-/* The card can, but the peer's cannot: its address says so. */
+/* Our card can write, but the peer's cannot: its address says so. */
 static void one_end_is_enough(void **state)
 {
 	weft_remote remote;
@@ -191,11 +191,12 @@ static void newest_api(void **state)
 
 /* ---- memory ---- */
 
-/* Cards that take 4 MiB at once, so that the memory of both ends has several parts: they overlap by REACH and begin each STEP. */
+/* Cards that take 4 MiB at once, so that the memory of both ends has several parts: they overlap by REACH and begin
+ * every STEP. */
 #define SMALL ",mr_pages=1024"
 enum { REACH = 1 << 20, STEP = 1023 * 4096 - REACH, LARGE = 5 * STEP + REACH };
 
-static char *wanted; /* what b's memory should be; what a's should be after a read */
+static char *wanted; /* what b's memory should hold, and a's after a read */
 
 static weft_peer open_parts(const char *nics_a, const char *nics_b, const char *provider, uint32_t paths,
 			    weft_remote *ret_remote)
@@ -235,17 +236,20 @@ static void landed(void)
 
 static struct weft_op parts_op(void)
 {
-	return (struct weft_op){ .queue = a.queue, .timeout_ns = WEFT_FOREVER };
+	return (struct weft_op){ .size = sizeof(struct weft_op), .queue = a.queue, .timeout_ns = WEFT_FOREVER };
 }
 
 static const struct weft_write ranges[] = {
-	{ .from_offset = 0, .to_offset = 0, .bytes = LARGE },
-	{ .from_offset = STEP - 7, .to_offset = STEP + REACH - 3, .bytes = 50 },
-	{ .from_offset = 2 * STEP - 1, .to_offset = 3 * STEP - 1, .bytes = REACH },
-	{ .from_offset = 2 * STEP + REACH - 1, .to_offset = 3, .bytes = STEP + REACH + 1 },
-	{ .from_offset = 5, .to_offset = LARGE - 12345, .bytes = 12345 },
-	{ .from_offset = LARGE - 1, .to_offset = 4 * STEP - 1, .bytes = 1 },
-	{ .from_offset = LARGE, .to_offset = LARGE, .bytes = 0 },
+	{ .size = sizeof(struct weft_write), .from_offset = 0, .to_offset = 0, .bytes = LARGE },
+	{ .size = sizeof(struct weft_write), .from_offset = STEP - 7, .to_offset = STEP + REACH - 3, .bytes = 50 },
+	{ .size = sizeof(struct weft_write), .from_offset = 2 * STEP - 1, .to_offset = 3 * STEP - 1, .bytes = REACH },
+	{ .size = sizeof(struct weft_write),
+	  .from_offset = 2 * STEP + REACH - 1,
+	  .to_offset = 3,
+	  .bytes = STEP + REACH + 1 },
+	{ .size = sizeof(struct weft_write), .from_offset = 5, .to_offset = LARGE - 12345, .bytes = 12345 },
+	{ .size = sizeof(struct weft_write), .from_offset = LARGE - 1, .to_offset = 4 * STEP - 1, .bytes = 1 },
+	{ .size = sizeof(struct weft_write), .from_offset = LARGE, .to_offset = LARGE, .bytes = 0 },
 };
 
 static void write_ranges(weft_remote remote)
@@ -253,7 +257,7 @@ static void write_ranges(weft_remote remote)
 	struct weft_op op = parts_op(), checked = op;
 
 	checked.flags = WEFT_CHECKSUM;
-	checked.notify.kind = WEFT_NOTIFY_FENCED;
+	checked.notify = WEFT_NOTIFY_FENCED;
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
 		struct weft_write write = ranges[i];
 
@@ -271,8 +275,10 @@ static void scatter_ranges(weft_remote remote)
 	struct weft_op op = parts_op();
 
 	for (uint64_t i = 0; i < 64; i++) { /* apart at the target, and around every end of a part */
-		parts[i] = (struct weft_write){ a.region, (i * 7 + 3) % 60 * (LARGE / 64), remote, i * (LARGE / 64),
-						LARGE / 64 - i };
+		parts[i] = (struct weft_write){
+			sizeof(struct weft_write), a.region,      (i * 7 + 3) % 60 * (LARGE / 64), remote,
+			i * (LARGE / 64),          LARGE / 64 - i
+		};
 		memcpy(wanted + parts[i].to_offset, a.memory + parts[i].from_offset, parts[i].bytes);
 	}
 	assert_int_equal(weft_scatter(a.engine, parts, 64, &op, NULL), 0);
@@ -283,14 +289,15 @@ static void write_pages(weft_remote remote, uint64_t page, uint64_t stride, stru
 {
 	uint64_t count = LARGE / stride - 1;
 	uint32_t *from = calloc(2 * count, sizeof(*from)), *to = from + count;
-	struct weft_pages pages = { .page_bytes = page,
-				    .count = count,
-				    .from = a.region,
-				    .from_stride = stride,
-				    .from_offset = 11,
-				    .to = remote,
-				    .to_stride = stride,
-				    .to_offset = 77 };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = page,
+					  .count = count,
+					  .from = a.region,
+					  .from_stride = stride,
+					  .from_offset = 11,
+					  .to = remote,
+					  .to_stride = stride,
+					  .to_offset = 77 };
 
 	assert_non_null(from);
 	for (int layout = 0; layout < 3; layout++) { /* four side by side, all apart, all side by side */
@@ -314,7 +321,7 @@ static void write_all_pages(weft_remote remote)
 	struct weft_op op = parts_op(), checked = op;
 
 	checked.flags = WEFT_CHECKSUM;
-	checked.notify.kind = WEFT_NOTIFY_FENCED;
+	checked.notify = WEFT_NOTIFY_FENCED;
 	write_pages(remote, 700, 700, op);
 	write_pages(remote, 4096, 4096, checked);
 	write_pages(remote, 65536, 65536 + 64, op);
@@ -328,8 +335,8 @@ static void read_ranges(weft_remote remote)
 
 	memcpy(wanted, a.memory, LARGE);
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
-		struct weft_read read = { remote, ranges[i].from_offset, a.region, ranges[i].to_offset,
-					  ranges[i].bytes };
+		struct weft_read read = { sizeof(read),        remote,         ranges[i].from_offset, a.region,
+					  ranges[i].to_offset, ranges[i].bytes };
 
 		memcpy(wanted + read.to_offset, b.memory + read.from_offset, read.bytes);
 		assert_int_equal(weft_read(a.engine, &read, &op, NULL), 0);
@@ -338,8 +345,8 @@ static void read_ranges(weft_remote remote)
 	}
 }
 
-/* Either end in parts, or both, or by several rails; with local keys and without. Strict NICs stop the process when a key is
- * another NIC's, and refuse what is not all in the part that its key is of. */
+/* Either end in parts, or both, or over several rails; with local keys and without. Strict NICs stop the process on
+ * another NIC's key, and refuse ranges that are not whole in the part of their key. */
 static void moves_in_parts(void **state)
 {
 	static const struct {
@@ -364,12 +371,13 @@ static void moves_in_parts(void **state)
 	}
 }
 
-/* One write, one immediate: as long as parts overlap, wherever it lies; nothing longer. */
+/* One write, one immediate: at most as long as parts overlap, wherever it lies. */
 static void counted_in_parts(void **state)
 {
-	struct weft_op op = { .timeout_ns = WEFT_FOREVER }, expect = { .timeout_ns = WEFT_FOREVER };
-	struct weft_write write = { .bytes = REACH };
-	struct weft_pages pages = { .page_bytes = REACH + 1, .count = 2 };
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER },
+		       expect = { .size = sizeof(expect), .timeout_ns = WEFT_FOREVER };
+	struct weft_write write = { .size = sizeof(write), .bytes = REACH };
+	struct weft_write_pages pages = { .size = sizeof(pages), .page_bytes = REACH + 1, .count = 2 };
 	struct weft_event event;
 	weft_remote remote;
 
@@ -377,7 +385,8 @@ static void counted_in_parts(void **state)
 	op.queue = a.queue;
 	pages.from = write.from = a.region;
 	pages.to = write.to = remote;
-	op.notify = (struct weft_notify){ .kind = WEFT_NOTIFY_COUNTED, .immediate = 5 };
+	op.notify = WEFT_NOTIFY_COUNTED;
+	op.immediate = 5;
 	for (uint64_t offset = 0; offset <= LARGE - REACH; offset += STEP / 4) {
 		write.from_offset = offset;
 		write.to_offset = LARGE - REACH - offset;
@@ -386,7 +395,7 @@ static void counted_in_parts(void **state)
 		landed();
 	}
 	expect.queue = b.queue;
-	assert_int_equal(weft_expect(b.engine, 5, 21, &expect, NULL), 0);
+	assert_int_equal(weft_expect(b.engine, 0, 5, 21, &expect, NULL), 0);
 	sims_event(both, 2, b.queue, WEFT_EVENT_COUNTED, &event);
 	assert_int_equal(event.status, 0);
 	weft_event_release(&event);
@@ -398,12 +407,12 @@ static void counted_in_parts(void **state)
 	assert_memory_equal(b.memory, wanted, LARGE);
 }
 
-/* A write into each part by who has not heard of it yet: the peer's NIC knows no key of it any more. */
+/* A peer that has not heard of the revocation writes into each part: the NIC knows none of its keys any more. */
 static void revoked_in_parts(void **state)
 {
-	struct weft_op op = { .timeout_ns = WEFT_FOREVER };
-	struct weft_op counted = { .timeout_ns = WEFT_FOREVER, .notify.kind = WEFT_NOTIFY_COUNTED };
-	struct weft_write whole = { .bytes = LARGE };
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER };
+	struct weft_op counted = { .size = sizeof(counted), .timeout_ns = WEFT_FOREVER, .notify = WEFT_NOTIFY_COUNTED };
+	struct weft_write whole = { .size = sizeof(whole), .bytes = LARGE };
 	struct weft_event event;
 	weft_remote remote;
 	weft_peer back;
@@ -416,14 +425,14 @@ static void revoked_in_parts(void **state)
 	assert_int_equal(weft_write(b.engine, &whole, &counted, NULL), -EMSGSIZE);
 	assert_int_equal(weft_region_revoke(b.engine, b.region), 0);
 	for (uint64_t i = 0; i < 5; i++) {
-		struct weft_write write = { a.region, 0, remote, i * STEP + REACH, 64 };
+		struct weft_write write = { sizeof(write), a.region, 0, remote, i * STEP + REACH, 64 };
 
 		assert_int_equal(weft_write(a.engine, &write, &op, NULL), 0);
 	}
 	for (int i = 0; i < 5; i++)
 		assert_int_not_equal(end_of_write(), 0);
 	assert_memory_equal(b.memory, wanted, LARGE);
-	/* It is registered as one now, for its owner. */
+	/* It is now registered in one piece, for its owner. */
 	counted.queue = b.queue;
 	assert_int_equal(weft_write(b.engine, &whole, &counted, NULL), 0);
 	sims_event(both, 2, b.queue, WEFT_EVENT_END, &event);
@@ -432,7 +441,7 @@ static void revoked_in_parts(void **state)
 	assert_memory_equal(a.memory, b.memory, LARGE);
 }
 
-/* The card has pages for one more: what is kept of the last one is missed by the next. */
+/* The card has pages for one more region: a page that the last one kept would be missing for the next. */
 static void parts_are_given_back(void **state)
 {
 	const char *const nics = "p5,nics=2,as=efa,handshake=0,pages=13000" SMALL;
@@ -440,7 +449,7 @@ static void parts_are_given_back(void **state)
 	weft_region region;
 	char *memory;
 
-	open_parts(nics, NICS SMALL, "efa", 1, &remote);
+	open_parts(nics, NICS SMALL, "efa", 2, &remote);
 	memory = calloc(1, LARGE);
 	assert_non_null(memory);
 	for (int i = 0; i < 8; i++) {
@@ -449,7 +458,7 @@ static void parts_are_given_back(void **state)
 			assert_int_equal(weft_region_revoke(a.engine, region), 0);
 		assert_int_equal(weft_region_close(a.engine, region), 0);
 	}
-	/* As one, in parts of 16, 8 and 4 MiB, and then the fourth of those; the other NIC has all of them. */
+	/* In one piece, in parts of 16, 8 and 4 MiB, then the fourth of those; the other NIC has all of them. */
 	for (int i = 0; i < 8; i++) {
 		int fault = sim_fault("host=a,nic=%d,op=reg,after=6,count=1,fault=reg", i % 2);
 
@@ -470,11 +479,11 @@ static char *map(uint64_t bytes)
 	return memory;
 }
 
-/* 1 Mi pages that peers may write to, and one more: across what really is the end of a part. */
+/* 1 Mi pages that peers may write to, and one more: across the real end of a part. */
 static void pages_of_a_region(void **state)
 {
 	uint64_t most = UINT64_C(4096) << 20, bytes = most + 4096, at = most - (65 << 20);
-	struct weft_op op = { .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER };
 	char blob[WEFT_BLOB_MAX], *memory = map(bytes);
 	weft_region region, other;
 	weft_remote remote;
@@ -489,7 +498,8 @@ static void pages_of_a_region(void **state)
 	assert_int_equal(weft_region_export(b.engine, region, blob, &size), 0);
 	assert_int_equal(weft_remote_import(a.engine, peer, blob, size, &remote), 0);
 	for (int i = 0; i < 2; i++) {
-		struct weft_write write = { a.region, 0, remote, i ? bytes - LARGE : at - LARGE / 2, LARGE };
+		struct weft_write write = { sizeof(write), a.region, 0, remote, i ? bytes - LARGE : at - LARGE / 2,
+					    LARGE };
 
 		assert_int_equal(weft_write(a.engine, &write, &op, NULL), 0);
 		assert_int_equal(end_of_write(), 0);
@@ -503,7 +513,7 @@ static void pages_of_a_region(void **state)
 static void largest_descriptor(void **state)
 {
 	uint64_t most = 4074, bytes = most * STEP + REACH;
-	struct weft_op op = { .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER };
 	char blob[WEFT_BLOB_MAX], *memory = map(bytes + 1);
 	size_t size = sizeof(blob), small = 100;
 	weft_region region;
@@ -522,7 +532,7 @@ static void largest_descriptor(void **state)
 	assert_int_equal(weft_remote_import(a.engine, peer, blob, size - 1, &remote), -EPROTO);
 	assert_int_equal(weft_remote_import(a.engine, peer, blob, size, &remote), 0);
 	for (int i = 0; i < 2; i++) {
-		struct weft_write write = { a.region, 0, remote, i ? 0 : bytes - LARGE, LARGE };
+		struct weft_write write = { sizeof(write), a.region, 0, remote, i ? 0 : bytes - LARGE, LARGE };
 
 		assert_int_equal(weft_write(a.engine, &write, &op, NULL), 0);
 		assert_int_equal(end_of_write(), 0);
@@ -537,8 +547,8 @@ static void largest_descriptor(void **state)
 /* Writes and reads that a rail pulls in one turn: the writes are rung for before a read is posted. */
 static void reads_behind_writes(void **state)
 {
-	struct weft_op op = { .timeout_ns = WEFT_FOREVER };
-	struct weft_read read = { .bytes = 4096 };
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER };
+	struct weft_read read = { .size = sizeof(read), .bytes = 4096 };
 	weft_remote remote;
 
 	open_two(NICS, NICS, "efa");
@@ -556,8 +566,8 @@ static void reads_behind_writes(void **state)
 
 /* ---- the address vector ---- */
 
-/* A peer that is added again while its old lane still waits for a completion has the same address, which stays when the
- * old lane is done: housekeeping passes several times while the new one writes. */
+/* A peer that is added again while its old lane still waits for a completion has the same address. The address stays
+ * when the old lane is done: housekeeping passes several times while the new lane writes. */
 static void added_again(void **state)
 {
 	uint64_t enough_ns;
@@ -579,10 +589,10 @@ static void added_again(void **state)
 	}
 }
 
-/* The peer's rail has a new address while writes to the old one are in flight: they come back with an error, not never. */
+/* The peer's rail gets a new address while writes to the old one are in flight: they come back with an error. */
 static void address_changes_in_flight(void **state)
 {
-	struct weft_op op = { .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER };
 	weft_remote remote, unused;
 	weft_peer peer, back;
 	int slow;

@@ -1,6 +1,6 @@
 /*
- * A peer's death over tcp is noticed when its sockets close: long before the peer limit, which is out of reach here, idle or at
- * work. One that is only stopped is not taken for dead.
+ * A peer's death over tcp is noticed when its sockets close: long before the peer limit, which is out of reach here,
+ * idle or at work. A peer that is only stopped is not taken for dead.
  */
 #include "support/peer.h"
 #include "support/rest.h"
@@ -17,7 +17,7 @@ static struct weft_config patient(void)
 	struct weft_config config = side_config();
 
 	config.heartbeat_ns = 500 * MS;
-	config.peer_limit_ns = 60 * S; /* three times what the test waits for anything */
+	config.peer_limit_ns = 60 * S; /* three times as long as the test waits for anything */
 	config.rail_limit_ns = 60 * S;
 	return config;
 }
@@ -56,8 +56,8 @@ static void idle(void **state)
 
 static void at_work(void **state)
 {
-	struct weft_op op = { .queue = pair.here.queue, .timeout_ns = WEFT_FOREVER };
-	struct weft_write write = { pair.region, 0, pair.remote, 0, BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .timeout_ns = WEFT_FOREVER };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, BYTES };
 	struct weft_event event;
 
 	for (op.tag = 1; op.tag <= 20; op.tag++)
@@ -67,7 +67,7 @@ static void at_work(void **state)
 	for (uint64_t tag = 1; tag <= 20; tag++) {
 		int status = end_of(&pair.here, tag);
 
-		if (status) /* a few were through */
+		if (status) /* a few were done before */
 			assert_status(status, -EHOSTDOWN);
 	}
 	wait_for_event(&pair.here, WEFT_EVENT_REPLY, 21, &event);
@@ -76,7 +76,7 @@ static void at_work(void **state)
 	is_down();
 }
 
-/* Several heartbeats without an answer: its kernel takes connections all the while. */
+/* Several heartbeats without an answer: its kernel accepts connections all the while. */
 static void only_stopped(void **state)
 {
 	struct weft_event event;

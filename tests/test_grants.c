@@ -1,8 +1,8 @@
 /*
- * Immediates that nobody reads: a peer that stands still has room for so many in each completion queue, and
- * those that do not fit are lost. Writers use what they were granted, wait, and go on when it has read.
- * Engines without threads on simulated NICs that take no time: who gets no turn reads nothing, and who gets
- * enough of them has done all it will.
+ * Immediates that nobody reads: a peer that stands still has limited room in each completion queue, and immediates that
+ * do not fit are lost. Writers use what they were granted, wait, and go on when it has read. Engines without threads on
+ * simulated NICs that take no time: an engine without a turn reads nothing, and one with enough turns has done all it
+ * will.
  */
 #include "rail/rail.h"
 #include "support/sims.h"
@@ -57,10 +57,14 @@ static weft_remote join(struct sim *sim, uint32_t rails)
 
 static void write_counted(struct sim *sim, weft_remote remote, uint64_t count)
 {
-	struct weft_pages pages = { .page_bytes = PAGE, .count = count, .from = sim->region, .to = remote };
-	struct weft_op op = { .queue = sim->queue,
+	struct weft_write_pages pages = {
+		.size = sizeof(pages), .page_bytes = PAGE, .count = count, .from = sim->region, .to = remote
+	};
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = sim->queue,
 			      .timeout_ns = WEFT_FOREVER,
-			      .notify = { WEFT_NOTIFY_COUNTED, .immediate = IMMEDIATE } };
+			      .notify = WEFT_NOTIFY_COUNTED,
+			      .immediate = IMMEDIATE };
 
 	assert_int_equal(weft_write_pages(sim->engine, &pages, &op, NULL), 0);
 }
@@ -68,18 +72,18 @@ static void write_counted(struct sim *sim, weft_remote remote, uint64_t count)
 static uint64_t written_by(const struct sim *sim)
 {
 	struct weft_rail_info rail;
-	struct weft_info info;
+	struct weft_engine_info info;
 	uint64_t writes = 0;
 
-	assert_int_equal(weft_engine_info(sim->engine, &info), 0);
+	assert_int_equal(weft_engine_info(sim->engine, &info, sizeof(info)), 0);
 	for (uint32_t i = 0; i < info.rails; i++) {
-		assert_int_equal(weft_rail_info(sim->engine, i, &rail), 0);
+		assert_int_equal(weft_rail_info(sim->engine, i, &rail, sizeof(rail)), 0);
 		writes += rail.writes;
 	}
 	return writes;
 }
 
-/* Turns until many of them in a row have posted nothing; how many writes there were. */
+/* Gives turns until many in a row have posted nothing; returns how many writes there were. */
 static uint64_t write_until_it_waits(struct sim *sim)
 {
 	uint64_t before = written_by(sim), last = before;
@@ -95,12 +99,12 @@ static uint64_t write_until_it_waits(struct sim *sim)
 
 static void expect(uint64_t count)
 {
-	struct weft_op op = { .queue = reader.queue, .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .queue = reader.queue, .timeout_ns = WEFT_FOREVER };
 
-	assert_int_equal(weft_expect(reader.engine, IMMEDIATE, count, &op, NULL), 0);
+	assert_int_equal(weft_expect(reader.engine, 0, IMMEDIATE, count, &op, NULL), 0);
 }
 
-/* Now the reader has its turns: everything is counted, and everybody's write is done. */
+/* Now the reader gets its turns: everything is counted, and everybody's write is done. */
 static void all_is_counted(uint32_t writers)
 {
 	struct sim *all[WRITERS + 1] = { &reader };
@@ -120,9 +124,9 @@ static void all_is_counted(uint32_t writers)
 
 static uint64_t peers(void)
 {
-	struct weft_info info;
+	struct weft_engine_info info;
 
-	assert_int_equal(weft_engine_info(reader.engine, &info), 0);
+	assert_int_equal(weft_engine_info(reader.engine, &info, sizeof(info)), 0);
 	return info.peers;
 }
 
@@ -169,14 +173,14 @@ static void many_writers(void **state)
 	leave(WRITERS);
 }
 
-/* Each path of a peer with many rails ends in the one rail there is. */
+/* Each path of a peer with many rails ends in the only rail. */
 static void many_rails(void **state)
 {
 	join_and_write(WIDE, WIDE_RAILS, 1000);
 	leave(WIDE);
 }
 
-/* What others were granted is there again when they have left. */
+/* The grants of writers that have left are available again. */
 static void grants_come_back(void **state)
 {
 	uint64_t granted[2];

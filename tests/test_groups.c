@@ -1,11 +1,10 @@
 /*
- * Two groups of one simulated rail each. The rail of one falls silent in the middle of a transfer without a
- * deadline: the other group does the rest, whichever of them is the peer's home, and the peer is not given
- * up. Then the other one fails too, the last path: what waits goes on when one comes back, and ends when none
- * does.
+ * Two groups of one simulated rail each. The rail of one falls silent in the middle of a transfer without a deadline:
+ * the other group does the rest, whichever of them is the peer's home, and the peer is not given up. Then the other
+ * one, the last path, fails too: waiting operations go on when a path comes back, and end when none does.
  */
-#include "engine/engine.h"
-#include "engine/transfer.h"
+#include "engine/core/engine.h"
+#include "engine/ops/transfer.h"
 #include "support/sims.h"
 
 #include <errno.h>
@@ -22,21 +21,21 @@ static struct {
 	uint32_t begun, done, gone, messages_done, messages_gone, arrived, peer_down, down_there, peer_up;
 } seen;
 
-/* As many groups as rails. */
+/* One group per rail. */
 static void open_both(struct weft_config *config, uint32_t groups, uint32_t home)
 {
-	struct weft_info info;
+	struct weft_engine_info info;
 	char spec[80];
 
 	snprintf(spec, sizeof(spec), "p6-b200,nics=%u,rate=400M,unresponsive=never", groups);
 	config->max_workers = groups;
-	sim_mend(-1); /* of a test that failed */
+	sim_mend(-1); /* faults left by a failed test */
 	sim_open(&here, "a", spec, config, BYTES);
-	/* Which group is a peer's home follows from its incarnation, which is partly random. */
+	/* A peer's home group follows from its incarnation, which is partly random. */
 	do {
 		sim_close(&there);
 		sim_open(&there, "b", spec, config, BYTES);
-		assert_int_equal(weft_engine_info(there.engine, &info), 0);
+		assert_int_equal(weft_engine_info(there.engine, &info, sizeof(info)), 0);
 		assert_int_equal(info.groups, groups);
 	} while (info.incarnation % groups != home);
 	pattern_fill(here.memory, BYTES, 1, 0);
@@ -54,8 +53,8 @@ static void close_both(void)
 
 static weft_transfer begin_write(void)
 {
-	struct weft_write write = { .from = here.region, .to = remote, .bytes = BYTES };
-	struct weft_op op = { .queue = here.queue, .tag = WRITE, .timeout_ns = WEFT_FOREVER };
+	struct weft_write write = { .size = sizeof(write), .from = here.region, .to = remote, .bytes = BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = here.queue, .tag = WRITE, .timeout_ns = WEFT_FOREVER };
 	weft_transfer id;
 
 	assert_int_equal(weft_write(here.engine, &write, &op, &id), 0);
@@ -66,7 +65,7 @@ static weft_transfer begin_write(void)
 static void send_messages(void)
 {
 	for (uint32_t i = 0; i < MESSAGES; i++) {
-		struct weft_op op = { .queue = here.queue, .tag = i, .timeout_ns = WEFT_FOREVER };
+		struct weft_op op = { .size = sizeof(op), .queue = here.queue, .tag = i, .timeout_ns = WEFT_FOREVER };
 
 		assert_int_equal(weft_send(here.engine, peer, i, "m", 1, &op, NULL), 0);
 	}
@@ -84,19 +83,19 @@ static void note_end(const struct weft_event *event)
 		write ? seen.done++ : seen.messages_done++;
 }
 
-/* Everything that has come, or what comes within a moment. */
+/* Takes everything that has come, or that comes within a moment. */
 static void look(void)
 {
 	struct weft_event event;
 
-	while (weft_queue_wait(here.queue, &event, 1, MS) == 1) {
+	while (weft_queue_wait(here.queue, &event, sizeof(event), 1, MS) == 1) {
 		if (event.type == WEFT_EVENT_END)
 			note_end(&event);
 		seen.peer_down += event.type == WEFT_EVENT_PEER_DOWN;
 		seen.peer_up += event.type == WEFT_EVENT_PEER_UP;
 		weft_event_release(&event);
 	}
-	while (weft_queue_poll(there.queue, &event, 1) == 1) {
+	while (weft_queue_poll(there.queue, &event, sizeof(event), 1) == 1) {
 		if (event.type == WEFT_EVENT_MESSAGE)
 			assert_int_equal(event.tag, seen.arrived++); /* once, and in order */
 		seen.down_there += event.type == WEFT_EVENT_PEER_DOWN;
@@ -113,11 +112,11 @@ static uint64_t carried_by(uint32_t rail)
 {
 	struct weft_rail_info info;
 
-	assert_int_equal(weft_rail_info(here.engine, rail, &info), 0);
+	assert_int_equal(weft_rail_info(here.engine, rail, &info, sizeof(info)), 0);
 	return info.bytes;
 }
 
-/* Something is always on its way: one write at a time, for all go to the same place. */
+/* Something is always on its way: one write at a time, because all go to the same place. */
 static void look_and_write(void)
 {
 	look();
@@ -125,8 +124,7 @@ static void look_and_write(void)
 		begin_write();
 }
 
-/* Writes until the rail carries something: where its worker got no CPU, the other group has done all of it.
- */
+/* Writes until the rail carries something: if its worker got no CPU, the other group has done everything. */
 static void write_over(uint32_t rail)
 {
 	uint64_t before = carried_by(rail);
@@ -155,8 +153,8 @@ static void one_group_falls_silent(void **state)
 	}
 }
 
-/* By silence: frames and pieces are taken and never heard of again; a rail with such is reset when the peer
- * is heard elsewhere. By refusal: posts fail. */
+/* By silence: frames and pieces are accepted and never heard of again; such a rail is reset when the peer is heard
+ * elsewhere. By refusal: posts fail. */
 static void fail_one_after_the_other(const char *fault, uint32_t first, int ret_fault[2])
 {
 	write_over(first);
@@ -167,7 +165,7 @@ static void fail_one_after_the_other(const char *fault, uint32_t first, int ret_
 	send_messages();
 }
 
-/* The group that had handed its work over gets it back, with the other's. */
+/* The group that had handed its work over gets it back, together with the other's. */
 static void last_path(const char *fault, uint32_t home, uint32_t first)
 {
 	struct weft_config config = sim_config();
@@ -196,9 +194,9 @@ static void last_path_refuses(void **state)
 		last_path("refuse:5", round / 2, round % 2);
 }
 
-/* The same, while the group that gets it back still has a piece of it on its NIC, so that its part never was
- * over. Without threads, and with a look inside, to do it at that moment. False: the process stood still, and
- * the moment was missed. */
+/* The same, while the group that gets it back still has a piece of it on its NIC, so that its part never was over.
+ * Without threads, and with a look inside the engine, to hit that moment. Returns false if the process stood still
+ * and missed it. */
 static bool given_back_meanwhile(uint32_t home, uint32_t first)
 {
 	struct weft_config config = sim_config();
@@ -208,7 +206,7 @@ static bool given_back_meanwhile(uint32_t home, uint32_t first)
 	bool met;
 
 	config.flags = WEFT_MANUAL_PROGRESS;
-	config.piece_bytes = 65536; /* there is room for others beside the one that dawdles */
+	config.piece_bytes = 65536; /* leaves room for others beside the slow one */
 	open_both(&config, 2, home);
 	delay = sim_fault("host=a,nic=%u,op=write,count=1,fault=delay:500ms", first);
 	transfer = wf_transfer_find(here.engine, begin_write());
@@ -238,8 +236,7 @@ static void given_back(void **state)
 	}
 }
 
-/* Of three rails two take no frame, the home's and another, and no write is there to find out: the third is
- * tried. */
+/* Two of three rails take no frame, the home's and another, and no write is there to find out: the third is tried. */
 static void frames_try_every_group(void **state)
 {
 	for (uint32_t round = 0; round < 6; round++) {
@@ -259,8 +256,7 @@ static void frames_try_every_group(void **state)
 	}
 }
 
-/* Neither comes back in time: all ends, once, with quiet memory. Then both do, and the peer is found again.
- */
+/* Neither comes back in time: everything ends, once, with quiet memory. Then both do, and the peer is found again. */
 static void no_path_left(void **state)
 {
 	struct weft_config config = sim_config();
@@ -272,7 +268,7 @@ static void no_path_left(void **state)
 	for (uint32_t home = 0; home < 2; home++) {
 		open_both(&config, 2, home);
 		fail_one_after_the_other("down", home, faults);
-		/* Both sides: what one of them that still waits for the other finds in the NIC is not too late for it. */
+		/* Both sides: if one still waits for the other, what it finds in the NIC is not too late for it. */
 		SIMS_UNTIL(NULL, 0, (look(), seen.peer_down && seen.down_there && all_ended()));
 		assert_int_equal(seen.messages_done, 0);
 		sim_mend(-1);

@@ -1,10 +1,10 @@
 /*
  * A link that is down and comes back, and an address that swallows packets, over real TCP between two network
- * namespaces that the test makes. Nothing tells an application of either: every operation ends by its
- * deadline with the right cause, a witness on this side of the link is served all the while, and when the
- * link is back so is the peer, by itself.
+ * namespaces that the test makes. Nothing tells an application of either: every operation ends by its deadline with the
+ * right cause, a witness on this side of the link is served all the while, and when the link is back the peer is found
+ * again by itself.
  *
- * test_link_down [SECONDS]   how long the link is down, 20 by default; 77: no namespace may be made here
+ * test_link_down [SECONDS]   how long the link is down, 20 by default; 77: namespaces are not permitted here
  */
 #include "support/netns.h"
 #include "support/silent.h"
@@ -81,7 +81,7 @@ static void link_down(void **state)
 	silent_ended(&silent, 0, OP_KINDS, -ETIMEDOUT, 0);
 	silent_ended(&silent, OP_KINDS, 2 * OP_KINDS, -EHOSTDOWN, 0);
 	silent_is_down(&silent);
-	/* What is submitted from now on is told at once. */
+	/* Operations submitted from now on are refused at once. */
 	silent.operations = 0;
 	silent_submit(&silent, SHORT);
 	silent_drain(&silent);
@@ -108,7 +108,7 @@ static void blobs_from_elsewhere(struct blob *ret_address, struct blob *ret_desc
 	close(elsewhere);
 }
 
-/* Nobody refuses: what goes there is gone. */
+/* Nobody refuses: packets to that address are lost. */
 static void swallowed(void **state)
 {
 	struct blob address, descriptor;

@@ -1,10 +1,14 @@
 /* Engines without threads on both sides, and several engines in one process. */
 #include "support/peer.h"
+#include "support/rest.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define BYTES (4u << 20)
 
@@ -27,9 +31,9 @@ static int close_pair(void **state)
 
 static void no_threads(void **state)
 {
-	struct weft_info info;
+	struct weft_engine_info info;
 
-	assert_status(weft_engine_info(pair.here.engine, &info), 0);
+	assert_status(weft_engine_info(pair.here.engine, &info, sizeof(info)), 0);
 	assert_int_equal(info.workers, 0);
 	assert_int_equal(info.rails, transport->count);
 }
@@ -41,11 +45,13 @@ static void writes(void **state)
 	peer_check(&pair.there, pair.number, 0, BYTES, 1);
 }
 
-/* Progress by weft_progress() and poll alone, without a wait. */
+/* Progress by weft_engine_progress() and poll alone, without a wait. */
 static void own_loop(void **state)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 1, 300000 };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 2, .notify = { WEFT_NOTIFY_FENCED, .tag = 22 } };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 1, 300000 };
+	struct weft_op op = {
+		.size = sizeof(op), .queue = pair.here.queue, .tag = 2, .notify = WEFT_NOTIFY_FENCED, .notify_tag = 22
+	};
 	uint64_t deadline = now_ns() + LIMIT;
 	struct weft_event event;
 	struct answer answer;
@@ -53,11 +59,11 @@ static void own_loop(void **state)
 
 	pattern_fill(pair.memory, 300000, 2, 0);
 	assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
-	/* The peer waits (and drives its own engine) meanwhile. */
+	/* The peer waits meanwhile, and drives its own engine. */
 	peer_begin(&pair.there, &(struct command){ .code = COMMAND_WAIT, .arg = { WEFT_EVENT_NOTIFY, 22, LIMIT } },
 		   NULL);
-	while (!(got = weft_queue_poll(pair.here.queue, &event, 1))) {
-		assert_true(weft_progress(pair.here.engine) >= 0);
+	while (!(got = weft_queue_poll(pair.here.queue, &event, sizeof(event), 1))) {
+		assert_true(weft_engine_progress(pair.here.engine) >= 0);
 		assert_true(now_ns() < deadline);
 	}
 	assert_int_equal(got, 1);
@@ -68,6 +74,25 @@ static void own_loop(void **state)
 	peer_check(&pair.there, pair.number, 1, 300000, 2);
 }
 
+/* What is expected after a cancel is not cancelled by it, though both wait for the same turn. */
+static void expected_after_a_cancel(void **state)
+{
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 31, .timeout_ns = WEFT_FOREVER };
+	weft_transfer transfer;
+	struct weft_event event;
+
+	assert_status(weft_peer_cancel(pair.here.engine, pair.peer), 0);
+	assert_status(weft_expect(pair.here.engine, pair.peer, 77, 1, &op, &transfer), 0);
+	for (int turn = 0; turn < 50; turn++)
+		assert_true(weft_engine_progress(pair.here.engine) >= 0);
+	assert_int_equal(weft_queue_poll(pair.here.queue, &event, sizeof(event), 1), 0);
+	assert_status(weft_peer_cancel(pair.here.engine, pair.peer), 0);
+	assert_int_equal(weft_queue_wait(pair.here.queue, &event, sizeof(event), 1, LIMIT), 1);
+	assert_int_equal(event.tag, 31);
+	assert_status(event.status, -ECANCELED);
+	weft_event_release(&event);
+}
+
 static void messages(void **state)
 {
 	struct command drain = { .code = COMMAND_DRAIN, .arg = { 100, 200, LIMIT } };
@@ -76,7 +101,7 @@ static void messages(void **state)
 
 	peer_begin(&pair.there, &drain, NULL);
 	for (uint64_t i = 0; i < 200; i++) {
-		struct weft_op op = { .queue = pair.here.queue, .tag = i };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = i };
 
 		pattern_fill(data, i * 100, 100 + i, 0);
 		assert_status(weft_send(pair.here.engine, pair.peer, 100 + i, data, i * 100, &op, NULL), 0);
@@ -89,7 +114,7 @@ static void messages(void **state)
 
 #define CALLS 50
 
-/* The room of a call whose reply was taken is there for the next one at once, without a turn in between. */
+/* The slot of a call whose reply was taken is free for the next call at once, without a turn in between. */
 static void one_slot(void **state)
 {
 	struct weft_config config = side_config();
@@ -101,7 +126,7 @@ static void one_slot(void **state)
 	pair_open(&narrow, &config, &config, 4096);
 	peer_begin(&narrow.there, &(struct command){ .code = COMMAND_SERVE, .arg = { CALLS, 0, LIMIT } }, NULL);
 	for (uint64_t i = 0; i < CALLS; i++) {
-		struct weft_op op = { .queue = narrow.here.queue, .tag = i };
+		struct weft_op op = { .size = sizeof(op), .queue = narrow.here.queue, .tag = i };
 		struct weft_event event;
 
 		assert_status(weft_call(narrow.here.engine, narrow.peer, 600 + i, &i, sizeof(i), &op, NULL), 0);
@@ -120,7 +145,7 @@ static void one_slot(void **state)
 static void *send_many(void *unused)
 {
 	for (uint64_t i = 0; i < SENT; i++) {
-		struct weft_op op = { .queue = pair.here.queue, .tag = i };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = i };
 		uint64_t deadline = now_ns() + LIMIT;
 		uint8_t data[100];
 		int status;
@@ -136,7 +161,7 @@ static void *send_many(void *unused)
 	return NULL;
 }
 
-/* One thread drives the engine, another sends: neither is in the other's way, and the order holds. */
+/* One thread drives the engine, another sends: neither blocks the other, and the order holds. */
 static void sender_beside_progress(void **state)
 {
 	struct command drain = { .code = COMMAND_DRAIN, .arg = { 5000, SENT, LIMIT } };
@@ -149,8 +174,8 @@ static void sender_beside_progress(void **state)
 	peer_begin(&pair.there, &drain, NULL);
 	assert_int_equal(pthread_create(&sender, NULL, send_many, NULL), 0);
 	while (ends < SENT) {
-		assert_true(weft_progress(pair.here.engine) >= 0);
-		if (weft_queue_poll(pair.here.queue, &event, 1) == 1) {
+		assert_true(weft_engine_progress(pair.here.engine) >= 0);
+		if (weft_queue_poll(pair.here.queue, &event, sizeof(event), 1) == 1) {
 			assert_status(event.status, 0);
 			ends += event.type == WEFT_EVENT_END;
 			weft_event_release(&event);
@@ -163,7 +188,7 @@ static void sender_beside_progress(void **state)
 	assert_int_equal(answer.value[0], SENT);
 }
 
-/* What a peer sent stays ours to read and to give back when the peer is gone. */
+/* A peer's message stays ours to read and to release after the peer is gone. */
 static void message_of_a_removed_peer(void **state)
 {
 	struct weft_config config = side_config();
@@ -177,7 +202,7 @@ static void message_of_a_removed_peer(void **state)
 	assert_status(peer_end(&other.there, &(struct answer){ 0 }), 0);
 	assert_status(weft_peer_remove(other.here.engine, other.peer), 0);
 	for (int turn = 0; turn < 100; turn++) /* the peer goes by notes */
-		assert_true(weft_progress(other.here.engine) >= 0);
+		assert_true(weft_engine_progress(other.here.engine) >= 0);
 	assert_int_equal(event.bytes, 3000);
 	assert_int_equal(pattern_differs(event.data, 3000, 321, 0), 3000);
 	weft_event_release(&event);
@@ -186,7 +211,7 @@ static void message_of_a_removed_peer(void **state)
 
 static void deadline_without_a_thread(void **state)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = 5, .timeout_ns = 50 * MS };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 5, .timeout_ns = 50 * MS };
 	struct weft_event event;
 
 	peer_tell(&pair.there, COMMAND_QUIET, 1);
@@ -195,6 +220,32 @@ static void deadline_without_a_thread(void **state)
 	assert_status(event.status, -ETIMEDOUT);
 	weft_event_release(&event);
 	peer_tell(&pair.there, COMMAND_QUIET, 0);
+}
+
+/* An application whose turns are further apart than the heartbeat: each time it may be that the peer's signs of life were only
+ * not read yet. A peer that stays silent is given up all the same. */
+static void always_late(void **state)
+{
+	const struct timespec pause = { .tv_nsec = 40 * MS };
+	struct weft_config config = side_config();
+	uint64_t deadline = now_ns() + LIMIT;
+	struct weft_event event = { 0 };
+	struct pair late;
+
+	config.flags = WEFT_MANUAL_PROGRESS;
+	config.heartbeat_ns = 10 * MS;
+	config.peer_limit_ns = 400 * MS;
+	pair_open(&late, &config, NULL, 4096);
+	stop_at_rest(late.there.pid);
+	while (event.type != WEFT_EVENT_PEER_DOWN && now_ns() < deadline) {
+		assert_true(weft_engine_progress(late.here.engine) >= 0);
+		if (weft_queue_poll(late.here.queue, &event, sizeof(event), 1) == 1)
+			weft_event_release(&event);
+		nanosleep(&pause, NULL);
+	}
+	assert_int_equal(event.type, WEFT_EVENT_PEER_DOWN);
+	kill(late.there.pid, SIGCONT);
+	pair_close(&late);
 }
 
 /* ---- several engines in this process ---- */
@@ -207,8 +258,8 @@ static void progress_is_refused(void **state)
 	struct side side;
 
 	assert_status(side_open(&side, &config), 0);
-	assert_status(weft_progress(side.engine), -EINVAL);
-	assert_status(weft_progress(NULL), -EINVAL);
+	assert_status(weft_engine_progress(side.engine), -EINVAL);
+	assert_status(weft_engine_progress(NULL), -EINVAL);
 	assert_status(side_close(&side), 0);
 }
 
@@ -221,7 +272,7 @@ static void engines_in_one_process(void **state)
 	weft_region region[ENGINES];
 	struct blob address[ENGINES], descriptor[ENGINES];
 
-	/* libfabric 1.17's shares mappings between them, and may touch what one has closed (docs/decisions/07). */
+	/* libfabric 1.17's shm shares mappings between them, and may touch what one has closed (docs/decisions/07). */
 	if (!strcmp(transport->provider, "shm"))
 		skip();
 	for (int i = 0; i < ENGINES; i++) {
@@ -234,11 +285,15 @@ static void engines_in_one_process(void **state)
 	}
 	for (int i = 0; i < ENGINES; i++) {
 		int next = (i + 1) % ENGINES;
-		struct weft_op op = { .queue = side[i].queue, .tag = 9, .notify = { WEFT_NOTIFY_FENCED, .tag = 90 } };
-		struct weft_write write = { region[i], 0, 0, 100000, 100000 };
+		struct weft_op op = { .size = sizeof(op),
+				      .queue = side[i].queue,
+				      .tag = 9,
+				      .notify = WEFT_NOTIFY_FENCED,
+				      .notify_tag = 90 };
+		struct weft_write write = { sizeof(write), region[i], 0, 0, 100000, 100000 };
 		weft_peer peer;
 
-		assert_status(weft_peer_add(side[i].engine, address[next].data, address[next].bytes, &peer), 0);
+		assert_status(weft_peer_add(side[i].engine, address[next].data, address[next].bytes, NULL, &peer), 0);
 		write.to = import(&side[i], peer, &descriptor[next]);
 		pattern_fill(memory[i], 100000, (uint64_t)i, 0);
 		assert_status(weft_write(side[i].engine, &write, &op, NULL), 0);
@@ -263,7 +318,7 @@ static void its_own_peer(void **state)
 {
 	struct weft_config config = side_config();
 	char *memory = calloc(2, 50000);
-	struct weft_op op = { .tag = 1 };
+	struct weft_op op = { .size = sizeof(op), .tag = 1 };
 	struct blob address, descriptor;
 	weft_region region;
 	struct side side;
@@ -273,8 +328,8 @@ static void its_own_peer(void **state)
 	assert_status(weft_region_register(side.engine, memory, 100000, WEFT_REMOTE_WRITE, &region), 0);
 	address_of(side.engine, &address);
 	export_of(side.engine, region, &descriptor);
-	assert_status(weft_peer_add(side.engine, address.data, address.bytes, &peer), 0);
-	struct weft_write write = { region, 0, import(&side, peer, &descriptor), 50000, 50000 };
+	assert_status(weft_peer_add(side.engine, address.data, address.bytes, NULL, &peer), 0);
+	struct weft_write write = { sizeof(write), region, 0, import(&side, peer, &descriptor), 50000, 50000 };
 
 	op.queue = side.queue;
 	pattern_fill(memory, 50000, 3, 0);
@@ -285,17 +340,59 @@ static void its_own_peer(void **state)
 	free(memory);
 }
 
+static bool outlived;
+
+/* Somebody has cancelled this thread already: whatever it calls would end it at the first cancellation point. */
+static void *drive_cancelled(void *state)
+{
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, BYTES };
+	struct weft_op op = { .size = sizeof(op), .flags = WEFT_KEEP_END };
+	struct weft_event event;
+	weft_transfer transfer;
+	int *status = state;
+
+	pthread_cancel(pthread_self());
+	*status = weft_write(pair.here.engine, &write, &op, &transfer);
+	if (!*status)
+		*status = weft_transfer_wait(pair.here.engine, transfer, LIMIT, &event, sizeof(event));
+	if (!*status)
+		*status = event.status;
+	for (int i = 0; i < 100 && *status >= 0; i++)
+		*status = weft_engine_progress(pair.here.engine);
+	outlived = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A provider's calls are cancellation points. A worker that ended in one would leave its group to nobody. */
+static void cancelled_in_a_turn(void **state)
+{
+	int status = -EINPROGRESS;
+	pthread_t thread;
+	void *result;
+
+	assert_int_equal(pthread_create(&thread, NULL, drive_cancelled, &status), 0);
+	assert_int_equal(pthread_join(thread, &result), 0);
+	assert_true(outlived);
+	assert_true(status >= 0);
+	assert_true(result == PTHREAD_CANCELED); /* weft leaves the thread as cancellable as it was */
+	writes(state);
+}
+
 static int run(void)
 {
 	const struct CMUnitTest manual[] = {
 		cmocka_unit_test(no_threads),
 		cmocka_unit_test(writes),
 		cmocka_unit_test(own_loop),
+		cmocka_unit_test(expected_after_a_cancel),
 		cmocka_unit_test(messages),
 		cmocka_unit_test(one_slot),
 		cmocka_unit_test(sender_beside_progress),
 		cmocka_unit_test(message_of_a_removed_peer),
 		cmocka_unit_test(deadline_without_a_thread),
+		cmocka_unit_test(always_late),
+		cmocka_unit_test(cancelled_in_a_turn),
 	};
 	const struct CMUnitTest engines[] = {
 		cmocka_unit_test(progress_is_refused),

@@ -1,6 +1,6 @@
 /*
- * Placement on the simulated p5: a transfer from the memory of GPU g uses g's rails alone, host memory uses
- * all. Two engines in this process; what each rail carried is read from the sender.
+ * Placement on the simulated p5: a transfer from the memory of GPU g uses only g's rails, host memory uses all. Two
+ * engines in this process; the sender tells what each rail carried.
  */
 #include "sim/setup.h"
 #include "support/util.h"
@@ -29,7 +29,7 @@ struct sides {
 	char *from, *to;
 };
 
-/* The last warning of a registration, which is logged on the thread that asks for it. */
+/* The last warning of a registration, which is logged on the calling thread. */
 static _Thread_local char warned[200];
 
 static void keep_warning(void *context, enum weft_log_level level, const char *text)
@@ -48,7 +48,7 @@ static void open_side(weft_engine **ret_engine)
 	config.heartbeat_ns = S; /* limits that a busy machine does not reach */
 	config.peer_limit_ns = 15 * S;
 	config.rail_limit_ns = 10 * S;
-	assert_int_equal(weft_open(&config, ret_engine), 0);
+	assert_int_equal(weft_engine_open(&config, ret_engine, NULL, 0), 0);
 }
 
 static int set_up(void **state)
@@ -65,12 +65,12 @@ static int set_up(void **state)
 	*state = &sides;
 	open_side(&sides.here);
 	open_side(&sides.there);
-	assert_int_equal(weft_queue_open(sides.here, &sides.queue), 0);
+	assert_int_equal(weft_queue_open(sides.here, WEFT_QUEUE_LISTEN, &sides.queue), 0);
 	sides.from = malloc(BYTES);
 	sides.to = calloc(1, BYTES);
 	pattern_fill(sides.from, BYTES, 1, 0);
-	assert_int_equal(weft_address(sides.there, blob, &bytes), 0);
-	assert_int_equal(weft_peer_add(sides.here, blob, bytes, &sides.peer), 0);
+	assert_int_equal(weft_engine_address(sides.there, blob, &bytes), 0);
+	assert_int_equal(weft_peer_add(sides.here, blob, bytes, NULL, &sides.peer), 0);
 	assert_int_equal(weft_region_register(sides.there, sides.to, BYTES, WEFT_REMOTE_WRITE, &region), 0);
 	bytes = sizeof(blob);
 	assert_int_equal(weft_region_export(sides.there, region, blob, &bytes), 0);
@@ -78,40 +78,40 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* A groups file overrules the topology; one that is wrong, or not there, is an error and not a guess. */
+/* A groups file overrules the topology; a wrong or missing one is an error and not a guess. */
 static void groups_by_file(void **state)
 {
 	struct weft_config config = WEFT_CONFIG_INIT;
 	struct weft_rail_info rail;
-	struct weft_info info;
+	struct weft_engine_info info;
 	weft_engine *engine;
 	char path[64];
 	FILE *file;
 
 	snprintf(path, sizeof(path), "/tmp/weft-near-%d.groups", (int)getpid());
-	config.provider = "simfab"; /* and no max_workers: the file has as many groups as it has */
+	config.provider = "simfab"; /* without max_workers: the file decides the number of groups */
 	config.groups = path;
-	assert_int_equal(weft_open(&config, &engine), -ENOENT);
+	assert_int_equal(weft_engine_open(&config, &engine, NULL, 0), -ENOENT);
 	file = fopen(path, "w");
 	assert_non_null(file);
 	fprintf(file, "group numa=0 rails=rdmap80s0,rdmap79s0\ngroup numa=1 rails=*\n");
 	fclose(file);
-	assert_int_equal(weft_open(&config, &engine), 0);
-	assert_int_equal(weft_engine_info(engine, &info), 0);
+	assert_int_equal(weft_engine_open(&config, &engine, NULL, 0), 0);
+	assert_int_equal(weft_engine_info(engine, &info, sizeof(info)), 0);
 	assert_int_equal(info.groups, 2);
 	for (uint32_t i = 0; i < info.rails; i++) {
 		bool first;
 
-		assert_int_equal(weft_rail_info(engine, i, &rail), 0);
+		assert_int_equal(weft_rail_info(engine, i, &rail, sizeof(rail)), 0);
 		first = !strcmp(rail.name, "rdmap79s0") || !strcmp(rail.name, "rdmap80s0");
 		assert_int_equal(rail.group, first ? 0 : 1);
 	}
-	weft_close(engine);
+	weft_engine_close(engine);
 	file = fopen(path, "w");
 	assert_non_null(file);
 	fprintf(file, "group numa=0 rails=nosuchnic\n");
 	fclose(file);
-	assert_int_equal(weft_open(&config, &engine), -EINVAL);
+	assert_int_equal(weft_engine_open(&config, &engine, NULL, 0), -EINVAL);
 	unlink(path);
 }
 
@@ -119,23 +119,23 @@ static int tear_down(void **state)
 {
 	struct sides *sides = *state;
 
-	weft_close(sides->here);
-	weft_close(sides->there);
+	weft_engine_close(sides->here);
+	weft_engine_close(sides->there);
 	free(sides->from);
 	free(sides->to);
 	return 0;
 }
 
-/* All paths must be open, or a rail that comes late carries nothing and proves nothing. */
+/* All paths must be open, or a late rail carries nothing and proves nothing. */
 static void wait_for_paths(struct sides *sides)
 {
 	struct weft_peer_info info = { 0 };
 	struct weft_event event;
 
 	for (uint64_t limit = now_ns() + LIMIT; info.paths < RAILS && now_ns() < limit;) {
-		if (weft_queue_wait(sides->queue, &event, 1, MS) == 1)
+		if (weft_queue_wait(sides->queue, &event, sizeof(event), 1, MS) == 1)
 			weft_event_release(&event);
-		assert_int_equal(weft_peer_info(sides->here, sides->peer, &info), 0);
+		assert_int_equal(weft_peer_info(sides->here, sides->peer, &info, sizeof(info)), 0);
 	}
 	assert_int_equal(info.paths, RAILS);
 }
@@ -145,20 +145,20 @@ static void carried(struct sides *sides, uint64_t *bytes)
 	struct weft_rail_info info;
 
 	for (uint32_t i = 0; i < RAILS; i++) {
-		assert_int_equal(weft_rail_info(sides->here, i, &info), 0);
+		assert_int_equal(weft_rail_info(sides->here, i, &info, sizeof(info)), 0);
 		bytes[i] = info.bytes;
 	}
 }
 
 static void write_all(struct sides *sides, weft_region region)
 {
-	struct weft_write write = { .from = region, .to = sides->remote, .bytes = BYTES };
-	struct weft_op op = { .queue = sides->queue, .timeout_ns = LIMIT };
+	struct weft_write write = { .size = sizeof(write), .from = region, .to = sides->remote, .bytes = BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = sides->queue, .timeout_ns = LIMIT };
 	struct weft_event event = { 0 };
 
 	assert_int_equal(weft_write(sides->here, &write, &op, NULL), 0);
 	for (uint64_t limit = now_ns() + LIMIT; event.type != WEFT_EVENT_END && now_ns() < limit;)
-		if (weft_queue_wait(sides->queue, &event, 1, LIMIT) == 1)
+		if (weft_queue_wait(sides->queue, &event, sizeof(event), 1, LIMIT) == 1)
 			weft_event_release(&event);
 	assert_int_equal(event.type, WEFT_EVENT_END);
 	assert_int_equal(event.status, 0);
@@ -196,8 +196,7 @@ static int idle_rails(const uint64_t *before, const uint64_t *after)
 	return idle;
 }
 
-/* A worker that gets no CPU for as long as a write takes leaves its share to the others: then by the next
- * one. */
+/* A worker without a CPU during a write leaves its share to the others: then the next write counts. */
 static void uses_all(struct sides *sides, weft_region region)
 {
 	uint64_t before[RAILS], after[RAILS], limit = now_ns() + LIMIT;

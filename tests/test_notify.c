@@ -1,5 +1,4 @@
-/* Telling the receiver: fenced (contents are there when the event is) and counted (before and after the
- * writes). */
+/* Telling the receiver: fenced (the contents are there when the event is) and counted (before and after the writes). */
 #include "support/peer.h"
 
 #include <string.h>
@@ -27,8 +26,7 @@ static int close_pair(void **state)
 	return 0;
 }
 
-/* The peer writes to us: the moment its notification is in our hands the contents are looked at, nothing in
- * between. */
+/* The peer writes to us: the test looks at the contents the moment it has the notification. */
 static void data_before_the_word(void **state)
 {
 	static const uint64_t size[] = { 0, 1, 4096, 100001, (3u << 20) + 7, BYTES };
@@ -54,13 +52,15 @@ static void data_before_the_word(void **state)
 static void payloads(void **state)
 {
 	uint8_t payload[WEFT_NOTIFY_MAX + 1];
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 10000 };
-	struct weft_op op = { .queue = pair.here.queue, .notify = { .kind = WEFT_NOTIFY_FENCED, .payload = payload } };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 10000 };
+	struct weft_op op = {
+		.size = sizeof(op), .queue = pair.here.queue, .notify = WEFT_NOTIFY_FENCED, .notify_payload = payload
+	};
 	struct peer_event event;
 
 	for (uint64_t bytes = 0; bytes <= WEFT_NOTIFY_MAX; bytes += bytes < 4 ? 1 : 12) {
-		op.tag = op.notify.tag = 100 + bytes;
-		op.notify.payload_bytes = bytes;
+		op.tag = op.notify_tag = 100 + bytes;
+		op.notify_bytes = bytes;
 		pattern_fill(payload, bytes, bytes, 0);
 		pattern_fill(pair.memory, 10000, 200 + bytes, 0);
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
@@ -71,26 +71,28 @@ static void payloads(void **state)
 		peer_check(&pair.there, pair.number, 0, 10000, 200 + bytes);
 		assert_status(end_of(&pair.here, op.tag), 0);
 	}
-	op.notify.payload_bytes = WEFT_NOTIFY_MAX + 1;
+	op.notify_bytes = WEFT_NOTIFY_MAX + 1;
 	assert_status(weft_write(pair.here.engine, &write, &op, NULL), -EINVAL);
-	op.notify = (struct weft_notify){ .kind = WEFT_NOTIFY_FENCED, .payload_bytes = 1 };
+	op.notify_bytes = 1;
+	op.notify_payload = NULL;
 	assert_status(weft_write(pair.here.engine, &write, &op, NULL), -EINVAL);
-	op.notify = (struct weft_notify){ .kind = 17 };
-	assert_status(weft_write(pair.here.engine, &write, &op, NULL), -EINVAL);
+	op.notify_bytes = 0;
+	op.notify = (enum weft_notify)17; /* of a release to come, perhaps */
+	assert_status(weft_write(pair.here.engine, &write, &op, NULL), -EOPNOTSUPP);
 }
 
 /* Each of many arrives exactly once. */
 static void exactly_once(void **state)
 {
 	enum { COUNT = 400 };
-	struct weft_op op = { .notify = { .kind = WEFT_NOTIFY_FENCED } };
+	struct weft_op op = { .size = sizeof(op), .notify = WEFT_NOTIFY_FENCED };
 	struct peer_event event;
 
 	pattern_fill(pair.memory, COUNT * 512, 3, 0);
 	for (uint64_t i = 0; i < COUNT; i++) {
-		struct weft_write write = { pair.region, i * 512, pair.remote, i * 512, 512 };
+		struct weft_write write = { sizeof(write), pair.region, i * 512, pair.remote, i * 512, 512 };
 
-		op.notify.tag = 10000 + i;
+		op.notify_tag = 10000 + i;
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 	}
 	for (uint64_t i = 0; i < COUNT; i++)
@@ -102,10 +104,15 @@ static void exactly_once(void **state)
 static void pages_fenced(void **state)
 {
 	static uint32_t index[2000];
-	struct weft_pages pages = {
-		.page_bytes = 1024, .count = 2000, .from = pair.region, .to = pair.remote, .to_index = index
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = 1024,
+					  .count = 2000,
+					  .from = pair.region,
+					  .to = pair.remote,
+					  .to_index = index };
+	struct weft_op op = {
+		.size = sizeof(op), .queue = pair.here.queue, .tag = 4, .notify = WEFT_NOTIFY_FENCED, .notify_tag = 44
 	};
-	struct weft_op op = { .queue = pair.here.queue, .tag = 4, .notify = { WEFT_NOTIFY_FENCED, .tag = 44 } };
 	struct peer_event event;
 
 	for (uint32_t i = 0; i < 2000; i++) {
@@ -130,10 +137,12 @@ static void write_counted(uint32_t immediate, uint64_t count, uint64_t size, uin
 {
 	pattern_fill(pair.memory, count * size, seed, 0);
 	for (uint64_t i = 0; i < count; i++) {
-		struct weft_write write = { pair.region, i * size, pair.remote, i * size, size };
-		struct weft_op op = { .queue = pair.here.queue,
+		struct weft_write write = { sizeof(write), pair.region, i * size, pair.remote, i * size, size };
+		struct weft_op op = { .size = sizeof(op),
+				      .queue = pair.here.queue,
 				      .tag = seed,
-				      .notify = { WEFT_NOTIFY_COUNTED, .immediate = immediate } };
+				      .notify = WEFT_NOTIFY_COUNTED,
+				      .immediate = immediate };
 
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 	}
@@ -154,7 +163,7 @@ static void expected_before(void **state)
 	ends(5, 100);
 }
 
-/* Those that landed before the call count; then half before and half after. */
+/* Writes that landed before the call count; then half before and half after. */
 static void expected_after(void **state)
 {
 	struct peer_event event;
@@ -198,12 +207,14 @@ static void the_rest_counts(void **state)
 /* An immediate is a message of its own: it needs no bytes. */
 static void nothing_counts_too(void **state)
 {
-	struct weft_write empty[] = { { pair.region, 0, pair.remote, 0, 0 },
-				      { pair.region, 0, pair.remote, 64, 100 },
-				      { pair.region, 4096, pair.remote, 4096, 0 } };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 12, .notify = { WEFT_NOTIFY_COUNTED, .immediate = 12 } };
+	struct weft_write empty[] = { { sizeof(struct weft_write), pair.region, 0, pair.remote, 0, 0 },
+				      { sizeof(struct weft_write), pair.region, 0, pair.remote, 64, 100 },
+				      { sizeof(struct weft_write), pair.region, 4096, pair.remote, 4096, 0 } };
+	struct weft_op op = {
+		.size = sizeof(op), .queue = pair.here.queue, .tag = 12, .notify = WEFT_NOTIFY_COUNTED, .immediate = 12
+	};
 
-	if (!strcmp(transport->provider, "shm")) { /* libfabric's cannot: said before anything is started */
+	if (!strcmp(transport->provider, "shm")) { /* libfabric's shm cannot; weft says so before anything starts */
 		assert_status(weft_write(pair.here.engine, empty, &op, NULL), -EOPNOTSUPP);
 		assert_status(weft_scatter(pair.here.engine, empty, 3, &op, NULL), -EOPNOTSUPP);
 		return;
@@ -216,11 +227,15 @@ static void nothing_counts_too(void **state)
 	ends(12, 1);
 }
 
-/* A paged write counts one a page, coalesced or not; a zero count is met at once. */
+/* A paged write counts once per page, coalesced or not; a zero count is met at once. */
 static void pages_counted(void **state)
 {
-	struct weft_pages pages = { .page_bytes = 4096, .count = 300, .from = pair.region, .to = pair.remote };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 10, .notify = { WEFT_NOTIFY_COUNTED, .immediate = 10 } };
+	struct weft_write_pages pages = {
+		.size = sizeof(pages), .page_bytes = 4096, .count = 300, .from = pair.region, .to = pair.remote
+	};
+	struct weft_op op = {
+		.size = sizeof(op), .queue = pair.here.queue, .tag = 10, .notify = WEFT_NOTIFY_COUNTED, .immediate = 10
+	};
 	struct peer_event event;
 
 	pattern_fill(pair.memory, 300 * 4096, 10, 0);
@@ -240,28 +255,28 @@ static void pages_counted(void **state)
 
 static void one_expectation_at_a_time(void **state)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = 12, .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 12, .timeout_ns = WEFT_FOREVER };
 	weft_transfer first;
 	struct weft_event event;
 	int second;
 
-	assert_status(weft_expect(pair.here.engine, 12, 1, &op, &first), 0);
+	assert_status(weft_expect(pair.here.engine, 0, 12, 1, &op, &first), 0);
 	op.tag = 13;
 	op.timeout_ns = 10 * S;
-	second = weft_expect(pair.here.engine, 12, 1, &op, NULL);
+	second = weft_expect(pair.here.engine, 0, 12, 1, &op, NULL);
 	if (!second) {
 		wait_for_event(&pair.here, WEFT_EVENT_COUNTED, 13, &event);
 		second = event.status;
 		weft_event_release(&event);
 	}
 	assert_status(second, -EBUSY);
-	assert_status(weft_cancel(pair.here.engine, first), 0);
+	assert_status(weft_transfer_cancel(pair.here.engine, first), 0);
 	wait_for_event(&pair.here, WEFT_EVENT_COUNTED, 12, &event);
 	assert_status(event.status, -ECANCELED);
 	weft_event_release(&event);
 }
 
-/* Many that nobody ever expects leave room for the rest: the latest still count, and so does what comes after. */
+/* Many that nobody ever expects leave room for the rest: the latest still count, and so do later ones. */
 static void nobody_expects_them(void **state)
 {
 	enum { FIRST = 1 << 20, MANY = 5000, AT_ONCE = 50 };

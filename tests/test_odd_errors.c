@@ -1,7 +1,7 @@
 /*
- * Error entries as some providers make them: without a context, so that nobody knows which operation failed,
- * with a negative code, and twice. Two processes on simulated NICs, whose control file asks for them. What failed
- * unseen is found by the rail's limit and done again, or ends by its deadline; a witness on the same NICs is
+ * Error entries as some providers make them: without a context, so that nobody knows which operation failed, with a
+ * negative code, and twice. Two processes on simulated NICs, whose control file asks for them. An unseen failure is
+ * found by the rail's limit and the operation done again, or it ends by its deadline; a witness on the same NICs is
  * served all the while.
  */
 #include "sim/control.h"
@@ -26,7 +26,7 @@ static int open_all(void **state)
 
 	assert_true(fd >= 0);
 	close(fd);
-	unlink(path); /* whoever opens it makes it */
+	unlink(path); /* the first to open it creates it */
 	assert_int_equal(sim_control_open(path, &control), 0);
 	snprintf(spec, sizeof(spec), "p5,nics=4,rate=inf,copy=full,strict=1,control=%s,name=here", path);
 	if (wf_sim_setup(spec, error, sizeof(error)))
@@ -77,7 +77,7 @@ static void all_without_context(void **state)
 {
 	int rule = set("host=here,peer=other,fault=anonymous:9");
 
-	/* Nothing reaches it any more: it gives us up by its limit, and is silent then for us to notice by ours. */
+	/* Nothing reaches it any more: it gives us up by its limit, and then is silent, which we notice by ours. */
 	silent.gone_ns = now_ns() + PEER_LIMIT + HEARTBEAT;
 	silent_submit(&silent, SHORT);
 	silent_submit(&silent, LONG);
@@ -96,7 +96,8 @@ static void a_few_with_negative_codes(void **state)
 	clear(rule);
 }
 
-/* The first report has the write posted again, on the same NIC or another; the second must not count against that. */
+/* After the first report the write is posted again, on the same NIC or another; the second report must not count
+ * against that. */
 static void a_few_reported_twice(void **state)
 {
 	int rule = set("host=here,peer=other,op=write,count=40,fault=twice:13");

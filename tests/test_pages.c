@@ -1,28 +1,15 @@
-/* Paged writes: indices in any order, strides, offsets, pages of every size, many of them, checked page by
- * page. */
-#include "support/peer.h"
+/* Paged writes: indices in any order, strides, offsets, pages of every size, many of them, checked page by page. */
+#include "support/fixture.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define BYTES (48u << 20)
 
-static struct pair pair;
+const uint64_t pair_bytes = BYTES;
 static uint32_t from_index[100000], to_index[100000];
 
-static int open_pair(void **state)
-{
-	pair_open(&pair, NULL, NULL, BYTES);
-	return 0;
-}
-
-static int close_pair(void **state)
-{
-	pair_close(&pair);
-	return 0;
-}
-
-/* 0 to count - 1 in an order of the seed's. */
+/* 0 to count - 1 in an order that the seed decides. */
 static void shuffle(uint32_t *index, uint32_t count, uint64_t seed)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -35,14 +22,14 @@ static void shuffle(uint32_t *index, uint32_t count, uint64_t seed)
 	}
 }
 
-static uint64_t page_from(const struct weft_pages *pages, uint64_t i)
+static uint64_t page_from(const struct weft_write_pages *pages, uint64_t i)
 {
 	uint64_t stride = pages->from_stride ? pages->from_stride : pages->page_bytes;
 
 	return pages->from_offset + (pages->from_index ? pages->from_index[i] : i) * stride;
 }
 
-static uint64_t page_to(const struct weft_pages *pages, uint64_t i)
+static uint64_t page_to(const struct weft_write_pages *pages, uint64_t i)
 {
 	uint64_t stride = pages->to_stride ? pages->to_stride : pages->page_bytes;
 
@@ -50,12 +37,12 @@ static uint64_t page_to(const struct weft_pages *pages, uint64_t i)
 }
 
 /*
- * What the peer's whole region must hold afterwards is built here and compared there by its pattern: the
- * source is filled so that page i of the request reads as part i of one pattern.
+ * The expected contents of the peer's whole region are built here and compared there by pattern: the source is filled
+ * so that page i of the request reads as part i of one pattern.
  */
-static void write_and_check(struct weft_pages *pages, uint64_t seed)
+static void write_and_check(struct weft_write_pages *pages, uint64_t seed)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = seed };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = seed };
 	struct weft_event event;
 
 	pages->from = pair.region;
@@ -74,19 +61,23 @@ static void write_and_check(struct weft_pages *pages, uint64_t seed)
 
 static void random_indices(void **state)
 {
-	struct weft_pages pages = { .page_bytes = 4096, .count = 500, .from_index = from_index, .to_index = to_index };
+	struct weft_write_pages pages = {
+		.size = sizeof(pages), .page_bytes = 4096, .count = 500, .from_index = from_index, .to_index = to_index
+	};
 
 	shuffle(from_index, 500, 1);
 	shuffle(to_index, 500, 2);
 	write_and_check(&pages, 11);
 }
 
-/* Neither list begins or ends on a round address. */
+/* Neither list begins or ends at an aligned address. */
 static void long_lists(void **state)
 {
-	struct weft_pages pages = {
-		.page_bytes = 64, .count = 8203, .from_index = from_index + 3, .to_index = to_index + 5
-	};
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = 64,
+					  .count = 8203,
+					  .from_index = from_index + 3,
+					  .to_index = to_index + 5 };
 
 	shuffle(from_index + 3, (uint32_t)pages.count, 3);
 	shuffle(to_index + 5, (uint32_t)pages.count, 4);
@@ -95,26 +86,31 @@ static void long_lists(void **state)
 
 static void one_side_in_order(void **state)
 {
-	struct weft_pages pages = { .page_bytes = 1000, .count = 300, .to_index = to_index };
+	struct weft_write_pages pages = {
+		.size = sizeof(pages), .page_bytes = 1000, .count = 300, .to_index = to_index
+	};
 
 	shuffle(to_index, 300, 3);
 	write_and_check(&pages, 12);
-	pages = (struct weft_pages){ .page_bytes = 1000, .count = 300, .from_index = from_index };
+	pages = (struct weft_write_pages){
+		.size = sizeof(struct weft_write_pages), .page_bytes = 1000, .count = 300, .from_index = from_index
+	};
 	shuffle(from_index, 300, 4);
 	write_and_check(&pages, 13);
 }
 
-/* What lies between the pages of the target stays as it was. */
+/* Bytes between the pages of the target stay unchanged. */
 static void strides_and_offsets(void **state)
 {
-	struct weft_pages pages = { .page_bytes = 777,
-				    .count = 200,
-				    .from_index = from_index,
-				    .from_stride = 1024,
-				    .from_offset = 333,
-				    .to_index = to_index,
-				    .to_stride = 2049,
-				    .to_offset = 101 };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = 777,
+					  .count = 200,
+					  .from_index = from_index,
+					  .from_stride = 1024,
+					  .from_offset = 333,
+					  .to_index = to_index,
+					  .to_stride = 2049,
+					  .to_offset = 101 };
 
 	shuffle(from_index, 200, 5);
 	shuffle(to_index, 200, 6);
@@ -130,7 +126,7 @@ static void strides_and_offsets(void **state)
 
 static void no_pages(void **state)
 {
-	struct weft_pages pages = { .page_bytes = 4096 };
+	struct weft_write_pages pages = { .size = sizeof(pages), .page_bytes = 4096 };
 
 	peer_fill(&pair.there, pair.number, 0, 4096, 15);
 	write_and_check(&pages, 16);
@@ -141,9 +137,11 @@ static void no_pages(void **state)
 
 static void large_pages(void **state)
 {
-	struct weft_pages pages = {
-		.page_bytes = (3u << 20) + 5, .count = 6, .from_index = from_index, .to_index = to_index
-	};
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = (3u << 20) + 5,
+					  .count = 6,
+					  .from_index = from_index,
+					  .to_index = to_index };
 
 	shuffle(from_index, 6, 7);
 	shuffle(to_index, 6, 8);
@@ -157,7 +155,9 @@ static void large_pages(void **state)
 /* Runs of neighbours on both sides: fewer writes than pages are posted, and nothing else changes. */
 static void neighbours_coalesce(void **state)
 {
-	struct weft_pages pages = { .page_bytes = 512, .count = 4096, .from_index = from_index, .to_index = to_index };
+	struct weft_write_pages pages = {
+		.size = sizeof(pages), .page_bytes = 512, .count = 4096, .from_index = from_index, .to_index = to_index
+	};
 	uint64_t before = 0, after = 0;
 	struct weft_rail_info info;
 
@@ -166,7 +166,7 @@ static void neighbours_coalesce(void **state)
 		to_index[i] = i / 64 * 128 + i % 64; /* runs of 64, then a hole */
 	}
 	for (uint32_t i = 0; i < transport->count; i++) {
-		assert_status(weft_rail_info(pair.here.engine, i, &info), 0);
+		assert_status(weft_rail_info(pair.here.engine, i, &info, sizeof(info)), 0);
 		before += info.writes;
 	}
 	peer_fill(&pair.there, pair.number, 0, 64 * 128 * 512, 2020);
@@ -177,20 +177,23 @@ static void neighbours_coalesce(void **state)
 		peer_check_at(&pair.there, pair.number, hole, 64 * 512, 2020, hole);
 	}
 	for (uint32_t i = 0; i < transport->count; i++) {
-		assert_status(weft_rail_info(pair.here.engine, i, &info), 0);
+		assert_status(weft_rail_info(pair.here.engine, i, &info, sizeof(info)), 0);
 		after += info.writes;
 	}
-	assert_true(after - before >= 64 / 4); /* up to four runs share an operation where the provider allows */
+	assert_true(after - before >= 64 / 4); /* up to four runs share an operation where the provider allows it */
 	assert_true(after - before < 1024);
 }
 
-/* The same target twice: both hold the same page, so whichever lands last is right. */
+/* The same target twice: both sources hold the same page, so either order is right. */
 static void repeated_source(void **state)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = 21 };
-	struct weft_pages pages = {
-		.page_bytes = 2048, .count = 64, .from = pair.region, .from_index = from_index, .to = pair.remote
-	};
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 21 };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = 2048,
+					  .count = 64,
+					  .from = pair.region,
+					  .from_index = from_index,
+					  .to = pair.remote };
 
 	for (uint32_t i = 0; i < 64; i++)
 		from_index[i] = 3;
@@ -204,21 +207,22 @@ static void repeated_source(void **state)
 static void ten_thousand(void **state)
 {
 	enum { COUNT = 10000, PAGE = 4096 };
-	struct weft_pages pages = { .page_bytes = PAGE,
-				    .count = COUNT,
-				    .from = pair.region,
-				    .from_index = from_index,
-				    .to = pair.remote,
-				    .to_index = to_index };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 22 };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = PAGE,
+					  .count = COUNT,
+					  .from = pair.region,
+					  .from_index = from_index,
+					  .to = pair.remote,
+					  .to_index = to_index };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 22 };
 
-	/* Where page i goes decides what it holds: the peer's memory is then one pattern, checked at once. */
+	/* The destination of page i decides its contents: the peer's memory is then one pattern, checked at once. */
 	shuffle(from_index, COUNT, 9);
 	shuffle(to_index, COUNT, 10);
 	for (uint64_t i = 0; i < COUNT; i++)
 		pattern_fill(pair.memory + (uint64_t)from_index[i] * PAGE, PAGE, 22, (uint64_t)to_index[i] * PAGE);
 	assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
-	/* The arrays are the caller's again at once. */
+	/* The caller may reuse the arrays at once. */
 	memset(from_index, 0xff, sizeof(from_index));
 	memset(to_index, 0xff, sizeof(to_index));
 	assert_status(end_of(&pair.here, 22), 0);
@@ -232,15 +236,16 @@ static void several_at_once(void **state)
 
 	for (uint64_t r = 0; r < REQUESTS; r++) {
 		uint64_t base = r * COUNT * PAGE;
-		struct weft_pages pages = { .page_bytes = PAGE,
-					    .count = COUNT,
-					    .from = pair.region,
-					    .from_index = from_index,
-					    .from_offset = base,
-					    .to = pair.remote,
-					    .to_index = to_index,
-					    .to_offset = base };
-		struct weft_op op = { .queue = pair.here.queue, .tag = 100 + r };
+		struct weft_write_pages pages = { .size = sizeof(pages),
+						  .page_bytes = PAGE,
+						  .count = COUNT,
+						  .from = pair.region,
+						  .from_index = from_index,
+						  .from_offset = base,
+						  .to = pair.remote,
+						  .to_index = to_index,
+						  .to_offset = base };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 100 + r };
 
 		shuffle(from_index, COUNT, 20 + r);
 		shuffle(to_index, COUNT, 30 + r);
@@ -264,7 +269,7 @@ static int run(void)
 		cmocka_unit_test(several_at_once),     cmocka_unit_test(long_lists),
 	};
 
-	return cmocka_run_group_tests_name("pages", tests, open_pair, close_pair);
+	return cmocka_run_group_tests_name("pages", tests, pair_setup, pair_teardown);
 }
 
 int main(int argc, char **argv)

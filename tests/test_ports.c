@@ -1,5 +1,5 @@
-/* config.ports: what peers connect to lies in the range, a range that is used up is an error of its own, ports that we may
- * not have are passed over, junk is refused. */
+/* config.ports: peers connect only to ports in the range, a used-up range is an error of its own, forbidden ports
+ * are skipped, junk is refused. */
 #include "support/peer.h"
 #include "wire/blob.h"
 
@@ -15,7 +15,7 @@
 
 enum { PORTS = 3 };
 
-/* Ports that nobody has now, below those the system gives out by itself. */
+/* Ports that nobody has now, below those that the system assigns by itself. */
 static uint16_t free_range(char text[32])
 {
 	for (uint32_t base = 10000 + (uint32_t)getpid() * 13 % 20000, tries = 0; tries < 1000; tries++, base += PORTS) {
@@ -67,7 +67,7 @@ static void published_in_range(const struct blob *blob, uint16_t low)
 static void in_range(void **state)
 {
 	struct weft_config config = side_config(), effective;
-	struct weft_op op = { .tag = 1 };
+	struct weft_op op = { .size = sizeof(op), .tag = 1 };
 	struct side side, other;
 	struct weft_event event;
 	struct blob ours, theirs;
@@ -79,14 +79,14 @@ static void in_range(void **state)
 	assert_status(side_open(&side, &config), 0);
 	assert_status(side_open(&other, &config), 0);
 	effective.size = sizeof(effective);
-	assert_status(weft_engine_config(side.engine, &effective), 0);
+	assert_status(weft_engine_config(side.engine, &effective, sizeof(effective)), 0);
 	assert_string_equal(effective.ports, range);
 	address_of(side.engine, &ours);
 	address_of(other.engine, &theirs);
 	published_in_range(&ours, low);
 	published_in_range(&theirs, low);
 	op.queue = side.queue;
-	assert_status(weft_peer_add(side.engine, theirs.data, theirs.bytes, &peer), 0);
+	assert_status(weft_peer_add(side.engine, theirs.data, theirs.bytes, NULL, &peer), 0);
 	assert_status(weft_send(side.engine, peer, 5, "through", 7, &op, NULL), 0);
 	assert_status(end_of(&side, 1), 0);
 	wait_for_event(&other, WEFT_EVENT_MESSAGE, 5, &event);
@@ -95,7 +95,7 @@ static void in_range(void **state)
 	assert_status(side_close(&other), 0);
 }
 
-/* One engine per port of a rail's address; a port is there again when its engine closes. */
+/* One engine per port of a rail's address; the port is free again when its engine closes. */
 static void used_up(void **state)
 {
 	struct weft_config config = side_config();
@@ -116,7 +116,7 @@ static void used_up(void **state)
 	assert_status(side_close(&side[2]), 0);
 }
 
-/* Whether this thread, and those it starts, may open ports that are reserved for the system. */
+/* Sets whether this thread, and those it starts, may open ports that are reserved for the system. */
 static void may_bind_reserved(bool may)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -141,7 +141,7 @@ static uint32_t first_unreserved(void)
 	return port;
 }
 
-/* A range that begins with ports we may not have is used from where we may. */
+/* A range that begins with forbidden ports is used from the first permitted one. */
 static void reserved(void **state)
 {
 	struct weft_config config = side_config();
@@ -190,7 +190,7 @@ static void nonsense(void **state)
 	}
 }
 
-/* Nothing that has no ports minds. */
+/* Transports without ports ignore the range. */
 static void without_ports(void **state)
 {
 	struct weft_config config = WEFT_CONFIG_INIT;
@@ -198,8 +198,8 @@ static void without_ports(void **state)
 
 	config.provider = "shm";
 	config.ports = "20000-20001";
-	assert_status(weft_open(&config, &engine), 0);
-	assert_status(weft_close(engine), 0);
+	assert_status(weft_engine_open(&config, &engine, NULL, 0), 0);
+	assert_status(weft_engine_close(engine), 0);
 }
 
 static int run(void)

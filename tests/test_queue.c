@@ -1,5 +1,5 @@
 /* Queues: poll, wait with a timeout, the descriptor, several queues, several threads on either end. */
-#include "support/peer.h"
+#include "support/fixture.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -10,24 +10,12 @@
 
 #define BYTES (4u << 20)
 
-static struct pair pair;
-
-static int open_pair(void **state)
-{
-	pair_open(&pair, NULL, NULL, BYTES);
-	return 0;
-}
-
-static int close_pair(void **state)
-{
-	pair_close(&pair);
-	return 0;
-}
+const uint64_t pair_bytes = BYTES;
 
 static int begin_write(weft_queue *queue, uint64_t tag, uint64_t bytes)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, bytes };
-	struct weft_op op = { .queue = queue, .tag = tag };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = queue, .tag = tag };
 
 	return weft_write(pair.here.engine, &write, &op, NULL);
 }
@@ -36,7 +24,7 @@ static weft_queue *open_queue(void)
 {
 	weft_queue *queue = NULL;
 
-	assert_status(weft_queue_open(pair.here.engine, &queue), 0);
+	assert_status(weft_queue_open(pair.here.engine, 0, &queue), 0);
 	assert_non_null(queue);
 	return queue;
 }
@@ -48,13 +36,13 @@ static void poll_and_wait(void **state)
 	uint64_t deadline = now_ns() + LIMIT, before;
 	int got;
 
-	assert_int_equal(weft_queue_poll(queue, event, 4), 0);
+	assert_int_equal(weft_queue_poll(queue, event, sizeof(*event), 4), 0);
 	before = now_ns();
-	assert_int_equal(weft_queue_wait(queue, event, 4, 30 * MS), 0);
+	assert_int_equal(weft_queue_wait(queue, event, sizeof(*event), 4, 30 * MS), 0);
 	assert_true(now_ns() - before >= 30 * MS); /* a timeout is never early */
-	assert_int_equal(weft_queue_wait(queue, event, 4, 0), 0);
+	assert_int_equal(weft_queue_wait(queue, event, sizeof(*event), 4, 0), 0);
 	assert_status(begin_write(queue, 1, 100), 0);
-	while (!(got = weft_queue_poll(queue, event, 4)))
+	while (!(got = weft_queue_poll(queue, event, sizeof(*event), 4)))
 		assert_true(now_ns() < deadline);
 	assert_int_equal(got, 1);
 	assert_int_equal(event[0].tag, 1);
@@ -62,10 +50,10 @@ static void poll_and_wait(void **state)
 	for (uint64_t i = 0; i < 10; i++)
 		assert_status(begin_write(queue, 10 + i, 100), 0);
 	for (int taken = 0; taken < 10; taken += got) {
-		got = weft_queue_wait(queue, event, 4, LIMIT);
+		got = weft_queue_wait(queue, event, sizeof(*event), 4, LIMIT);
 		assert_in_range(got, 1, 4);
 	}
-	assert_int_equal(weft_queue_poll(queue, event, 4), 0);
+	assert_int_equal(weft_queue_poll(queue, event, sizeof(*event), 4), 0);
 	assert_status(weft_queue_close(queue), 0);
 }
 
@@ -82,17 +70,17 @@ static void several_queues(void **state)
 		struct weft_event event;
 
 		for (int i = 0; i < 20; i++) {
-			assert_int_equal(weft_queue_wait(queue[q], &event, 1, LIMIT), 1);
+			assert_int_equal(weft_queue_wait(queue[q], &event, sizeof(event), 1, LIMIT), 1);
 			assert_int_equal(event.type, WEFT_EVENT_END);
 			assert_int_equal(event.tag % 5, q);
 			weft_event_release(&event);
 		}
-		assert_int_equal(weft_queue_poll(queue[q], &event, 1), 0);
+		assert_int_equal(weft_queue_poll(queue[q], &event, sizeof(event), 1), 0);
 		assert_status(weft_queue_close(queue[q]), 0);
 	}
 }
 
-/* Messages go to the listening queue, whichever that is now. */
+/* Messages go to the current listening queue. */
 static void listening(void **state)
 {
 	weft_queue *queue = open_queue();
@@ -100,7 +88,7 @@ static void listening(void **state)
 
 	assert_status(weft_queue_listen(queue), 0);
 	peer_tell(&pair.there, COMMAND_SEND, pair.back, 5, 10, 5);
-	assert_int_equal(weft_queue_wait(queue, &event, 1, LIMIT), 1);
+	assert_int_equal(weft_queue_wait(queue, &event, sizeof(event), 1, LIMIT), 1);
 	assert_int_equal(event.type, WEFT_EVENT_MESSAGE);
 	assert_int_equal(event.tag, 5);
 	weft_event_release(&event);
@@ -109,7 +97,7 @@ static void listening(void **state)
 	peer_tell(&pair.there, COMMAND_SEND, pair.back, 6, 10, 6);
 	wait_for_event(&pair.here, WEFT_EVENT_MESSAGE, 6, &event);
 	weft_event_release(&event);
-	assert_int_equal(weft_queue_poll(queue, &event, 1), 0);
+	assert_int_equal(weft_queue_poll(queue, &event, sizeof(event), 1), 0);
 	assert_status(weft_queue_close(queue), 0);
 }
 
@@ -125,12 +113,12 @@ static void drain(weft_queue *queue, int *taken)
 	struct weft_event event[7];
 	int got;
 
-	while ((got = weft_queue_poll(queue, event, 7)) > 0)
+	while ((got = weft_queue_poll(queue, event, sizeof(*event), 7)) > 0)
 		*taken += got;
 	assert_int_equal(got, 0);
 }
 
-/* A wake-up may come after its event was taken already: then one look that finds nothing settles it. */
+/* A wake-up may come after its event was already taken: one poll that finds nothing clears it. */
 static void settles(weft_queue *queue, int fd)
 {
 	uint64_t deadline = now_ns() + LIMIT;
@@ -163,7 +151,7 @@ static void descriptor(void **state)
 		assert_int_equal(taken, before + burst);
 		settles(queue, fd);
 	}
-	/* Opened late, with events there already. */
+	/* Opened late, when events are already there. */
 	assert_status(weft_queue_close(queue), 0);
 	queue = open_queue();
 	assert_status(begin_write(queue, 1, 64), 0);
@@ -206,7 +194,7 @@ static void *consume(void *arg)
 
 	while (atomic_load(&total) < THREADS * PER_THREAD && now_ns() < deadline) {
 		struct weft_event event[16];
-		int got = weft_queue_wait(shared, event, 16, 50 * MS);
+		int got = weft_queue_wait(shared, event, sizeof(*event), 16, 50 * MS);
 
 		if (got < 0)
 			atomic_fetch_add(&failures, 1);
@@ -240,7 +228,7 @@ static void threads(void **state)
 	assert_int_equal(atomic_load(&total), THREADS * PER_THREAD);
 	for (int i = 0; i < THREADS * PER_THREAD; i++)
 		assert_int_equal(atomic_load(&seen[i]), 1);
-	assert_int_equal(weft_queue_poll(shared, &event, 1), 0);
+	assert_int_equal(weft_queue_poll(shared, &event, sizeof(event), 1), 0);
 	assert_status(weft_queue_close(shared), 0);
 }
 
@@ -255,16 +243,16 @@ static void *wait_then_work(void *arg)
 	struct weft_event event;
 
 	atomic_store(&sleeper[(uintptr_t)arg], gettid());
-	if (weft_queue_wait(shared, &event, 1, LIMIT) != 1 || event.tag > 2)
+	if (weft_queue_wait(shared, &event, sizeof(event), 1, LIMIT) != 1 || event.tag > 2)
 		return NULL;
 	atomic_store(&heard[event.tag], 1);
 	weft_event_release(&event);
-	if (event.tag == 1) /* at work until the other has heard the second */
+	if (event.tag == 1) /* at work until the other thread has heard the second */
 		sem_wait(&free_again);
 	return NULL;
 }
 
-/* Whoever takes the first event leaves the other asleep: it must hear of the second all the same. */
+/* The thread that takes the first event leaves the other asleep: that one must still hear of the second. */
 static void a_waiter_for_each(void **state)
 {
 	uint64_t deadline = now_ns() + LIMIT;
@@ -310,8 +298,8 @@ static void *open_and_close(void *arg)
 		struct weft_event event;
 		weft_queue *queue;
 
-		if (weft_queue_open(pair.here.engine, &queue) || begin_write(queue, 1, 32) ||
-		    weft_queue_wait(queue, &event, 1, LIMIT) != 1 || weft_queue_close(queue))
+		if (weft_queue_open(pair.here.engine, 0, &queue) || begin_write(queue, 1, 32) ||
+		    weft_queue_wait(queue, &event, sizeof(event), 1, LIMIT) != 1 || weft_queue_close(queue))
 			atomic_fetch_add(&failures, 1);
 	}
 	return NULL;
@@ -335,14 +323,14 @@ static void calls_from_threads(void **state)
 static void in_use(void **state)
 {
 	weft_queue *queue = open_queue();
-	struct weft_op op = { .queue = queue, .tag = 1, .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .queue = queue, .tag = 1, .timeout_ns = WEFT_FOREVER };
 	weft_transfer expected;
 	struct weft_event event;
 
-	assert_status(weft_expect(pair.here.engine, 4711, 1, &op, &expected), 0);
+	assert_status(weft_expect(pair.here.engine, 0, 4711, 1, &op, &expected), 0);
 	assert_status(weft_queue_close(queue), -EBUSY);
-	assert_status(weft_cancel(pair.here.engine, expected), 0);
-	assert_int_equal(weft_queue_wait(queue, &event, 1, LIMIT), 1);
+	assert_status(weft_transfer_cancel(pair.here.engine, expected), 0);
+	assert_int_equal(weft_queue_wait(queue, &event, sizeof(event), 1, LIMIT), 1);
 	assert_status(event.status, -ECANCELED);
 	weft_event_release(&event);
 	assert_status(weft_queue_close(queue), 0);
@@ -362,7 +350,7 @@ static int run(void)
 		cmocka_unit_test(in_use),
 	};
 
-	return cmocka_run_group_tests_name("queue", tests, open_pair, close_pair);
+	return cmocka_run_group_tests_name("queue", tests, pair_setup, pair_teardown);
 }
 
 int main(int argc, char **argv)

@@ -1,28 +1,16 @@
 /* Reads: sizes, odd offsets, many at once, both directions at the same time. */
-#include "support/peer.h"
+#include "support/fixture.h"
 
 #include <string.h>
 
 #define BYTES (8u << 20)
 
-static struct pair pair;
-
-static int open_pair(void **state)
-{
-	pair_open(&pair, NULL, NULL, BYTES);
-	return 0;
-}
-
-static int close_pair(void **state)
-{
-	pair_close(&pair);
-	return 0;
-}
+const uint64_t pair_bytes = BYTES;
 
 static void read_and_check(uint64_t from, uint64_t to, uint64_t bytes, uint64_t seed)
 {
-	struct weft_read read = { pair.remote, from, pair.region, to, bytes };
-	struct weft_op op = { .queue = pair.here.queue, .tag = seed };
+	struct weft_read read = { sizeof(read), pair.remote, from, pair.region, to, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = seed };
 	struct weft_event event;
 
 	peer_fill(&pair.there, pair.number, from, bytes, seed);
@@ -59,8 +47,8 @@ static void many_at_once(void **state)
 	peer_fill(&pair.there, pair.number, 0, COUNT * SIZE, 3);
 	memset(pair.memory, 0, BYTES);
 	for (uint64_t i = 0; i < COUNT; i++) {
-		struct weft_read read = { pair.remote, i * SIZE, pair.region, i * SIZE, SIZE };
-		struct weft_op op = { .queue = pair.here.queue, .tag = 1000 + i };
+		struct weft_read read = { sizeof(read), pair.remote, i * SIZE, pair.region, i * SIZE, SIZE };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 1000 + i };
 
 		assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
 	}
@@ -72,11 +60,14 @@ static void many_at_once(void **state)
 /* A fenced notification on a read: the owner learns that its memory was read. */
 static void owner_is_told(void **state)
 {
-	struct weft_read read = { pair.remote, 0, pair.region, 0, 100000 };
-	struct weft_op op = { .queue = pair.here.queue,
+	struct weft_read read = { sizeof(read), pair.remote, 0, pair.region, 0, 100000 };
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = pair.here.queue,
 			      .tag = 4,
-			      .notify = {
-				  .kind = WEFT_NOTIFY_FENCED, .tag = 44, .payload = "read", .payload_bytes = 4 } };
+			      .notify = WEFT_NOTIFY_FENCED,
+			      .notify_tag = 44,
+			      .notify_payload = "read",
+			      .notify_bytes = 4 };
 	struct peer_event event;
 
 	peer_fill(&pair.there, pair.number, 0, 100000, 4);
@@ -84,9 +75,9 @@ static void owner_is_told(void **state)
 	peer_wait(&pair.there, WEFT_EVENT_NOTIFY, 44, &event);
 	assert_memory_equal(event.data, "read", 4);
 	assert_status(end_of(&pair.here, 4), 0);
-	/* The next test has the peer write here, and nothing in this process orders that after this look. */
+	/* The next test makes the peer write here, and nothing in this process orders that after this look. */
 	assert_int_equal(landed_differs(pair.memory, 100000, 4, 0), 100000);
-	op.notify.kind = WEFT_NOTIFY_COUNTED;
+	op.notify = WEFT_NOTIFY_COUNTED;
 	assert_status(weft_read(pair.here.engine, &read, &op, NULL), -EINVAL);
 }
 
@@ -94,7 +85,7 @@ static void owner_is_told(void **state)
 static void both_directions(void **state)
 {
 	enum { SIZE = 1 << 20, ROUNDS = 20 };
-	struct weft_op op = { .queue = pair.here.queue };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue };
 	struct command rounds = { .code = COMMAND_ROUNDS };
 	struct answer answer;
 	struct blob ours;
@@ -111,8 +102,8 @@ static void both_directions(void **state)
 	pattern_fill(pair.memory + 3 * SIZE, SIZE, 6, 0);
 	peer_begin(&pair.there, &rounds, NULL); /* their 0… to our 0… */
 	for (uint64_t i = 0; i < ROUNDS; i++) {
-		struct weft_read read = { pair.remote, SIZE, pair.region, SIZE, SIZE };
-		struct weft_write write = { pair.region, 3 * SIZE, pair.remote, 4 * SIZE, SIZE };
+		struct weft_read read = { sizeof(read), pair.remote, SIZE, pair.region, SIZE, SIZE };
+		struct weft_write write = { sizeof(write), pair.region, 3 * SIZE, pair.remote, 4 * SIZE, SIZE };
 
 		op.tag = 100 + 2 * i;
 		assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
@@ -137,7 +128,7 @@ static int run(void)
 		cmocka_unit_test(both_directions),
 	};
 
-	return cmocka_run_group_tests_name("read", tests, open_pair, close_pair);
+	return cmocka_run_group_tests_name("read", tests, pair_setup, pair_teardown);
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
-/* Peers that are replaced, added again and removed: by several threads at once, and when they were down before. */
+/* Peers that are replaced, added again and removed: by several threads at once, and after they were down. */
 #include "support/peer.h"
+#include "support/rest.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -9,7 +10,7 @@
 #define THREADS 4
 
 static struct pair pair;
-static struct blob strangers[2]; /* engines that were there once */
+static struct blob strangers[2]; /* engines that once existed */
 
 static int open_all(void **state)
 {
@@ -45,8 +46,8 @@ static void *meddler(void *argument)
 		weft_peer peer;
 		int error;
 
-		/* Whoever else removes it: this one is there, or made anew. */
-		error = weft_peer_add(pair.here.engine, strangers[first].data, strangers[first].bytes, &peer);
+		/* Others may remove it meanwhile: this finds it, or makes it anew. */
+		error = weft_peer_add(pair.here.engine, strangers[first].data, strangers[first].bytes, NULL, &peer);
 		if (error)
 			return "adding";
 		if (random_next(&seed) % 2) {
@@ -62,7 +63,7 @@ static void *meddler(void *argument)
 	return NULL;
 }
 
-/* Nothing that was removed is found again, by an add or by a hello. */
+/* A removed peer is not found again, by an add or by a hello. */
 static void several_threads(void **state)
 {
 	pthread_t thread[THREADS];
@@ -71,7 +72,7 @@ static void several_threads(void **state)
 	void *wrong;
 
 	if (!strcmp(transport->provider, "shm"))
-		skip(); /* it spins inside libfabric 1.17 for an endpoint that was closed */
+		skip(); /* libfabric 1.17 spins for an endpoint that was closed */
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, meddler, (void *)(i + 1)), 0);
 	for (int i = 0; i < THREADS; i++) {
@@ -80,10 +81,10 @@ static void several_threads(void **state)
 			fail_msg("%s failed", (char *)wrong);
 	}
 	for (int i = 0; i < 2; i++) {
-		assert_status(weft_peer_add(pair.here.engine, strangers[i].data, strangers[i].bytes, &peer), 0);
-		assert_status(weft_peer_info(pair.here.engine, peer, &info), 0);
+		assert_status(weft_peer_add(pair.here.engine, strangers[i].data, strangers[i].bytes, NULL, &peer), 0);
+		assert_status(weft_peer_info(pair.here.engine, peer, &info, sizeof(info)), 0);
 		assert_status(weft_peer_remove(pair.here.engine, peer), 0);
-		assert_status(weft_peer_info(pair.here.engine, peer, &info), -ENOENT);
+		assert_status(weft_peer_info(pair.here.engine, peer, &info, sizeof(info)), -ENOENT);
 	}
 }
 
@@ -99,11 +100,11 @@ static void let_it_die(void)
 	assert_status(weft_send(pair.here.engine, pair.peer, 1, "lost", 4, NULL, NULL), -EHOSTDOWN);
 }
 
-/* The handle is good at once, not when a worker has had its turn. */
+/* The handle works at once, not only after a worker's turn. */
 static void send_after_replace(void **state)
 {
 	struct weft_config config = side_config();
-	struct weft_op op = { .queue = pair.here.queue, .tag = 7 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 7 };
 	struct peer_event event;
 
 	for (int i = 0; i < 3; i++) {
@@ -121,19 +122,20 @@ static void send_after_replace(void **state)
 /* The same for a peer that is added again after it was given up: it was only stopped. */
 static void send_after_adding_again(void **state)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = 8 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 8 };
 	struct peer_event event;
 	struct weft_event down;
 	weft_peer peer;
 
-	kill(pair.there.pid, SIGSTOP);
+	stop_at_rest(pair.there.pid);
 	assert_int_equal(side_wait_peer(&pair.here, WEFT_EVENT_PEER_DOWN, pair.peer, LIMIT, &down), 0);
 	weft_event_release(&down);
-	assert_status(weft_peer_add(pair.here.engine, pair.there.address.data, pair.there.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(pair.here.engine, pair.there.address.data, pair.there.address.bytes, NULL, &peer),
+		      0);
 	assert_true(peer == pair.peer);
 	assert_status(weft_send(pair.here.engine, pair.peer, 6, "hello", 5, &op, NULL), 0);
 	kill(pair.there.pid, SIGCONT);
-	/* Should it be slow to come back it was given up once more: that is no refusal. */
+	/* If it comes back slowly, it was given up once more: that is no refusal. */
 	if (end_of(&pair.here, 8) == 0)
 		peer_wait(&pair.there, WEFT_EVENT_MESSAGE, 6, &event);
 }

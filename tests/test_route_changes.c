@@ -1,12 +1,12 @@
 /*
- * What a change of the kernel's routes costs the worker, on a host where they change all the time: counted are its questions to
- * the kernel and the sockets it opens for them, with many peers in a network namespace of the test's own. The engine here
- * has no threads, so that a turn of it is a call. Linked with --wrap, for the calls that are counted.
+ * What a change of the kernel's routes costs the worker, on a host where they change all the time. The test counts its
+ * questions to the kernel and the sockets it opens for them, with many peers in a network namespace of its own. The
+ * engine here has no threads, so that a turn of it is a call. Linked with --wrap, for the counted calls.
  *
- * 77: no namespace may be made here
+ * 77: namespaces are not permitted here
  */
-#include "engine/engine.h"
-#include "engine/peer.h"
+#include "engine/core/engine.h"
+#include "engine/peer/peer.h"
 #include "support/netns.h"
 #include "support/peer.h"
 
@@ -21,7 +21,8 @@
 #define LINKS 4
 #define PEERS 24
 
-/* Of a turn: what pairing.c asks in one go, the rails of a peer whose last path went over that, and the listing of addresses. */
+/* Most questions per turn: what pairing.c asks in one go, plus the rails of a peer whose last path exceeds that,
+ * plus the listing of addresses. */
 #define MOST (64 + LINKS + 1)
 
 static const struct transport tcp = { "routes", "tcp", NULL, 1 };
@@ -31,10 +32,10 @@ static weft_peer handle[PEERS];
 
 /* ---- counting ---- */
 
-static bool counting; /* the calls of this thread, while it runs the engine here */
+static bool counting; /* counts calls of this thread while it runs the engine here */
 static _Thread_local bool ours;
 static uint32_t questions, sockets, listings;
-static enum mishap { NONE, REFUSED, TWICE } mishap; /* to the next question of this thread */
+static enum mishap { NONE, REFUSED, TWICE } mishap; /* happens to the next question of this thread */
 
 int __real_socket(int domain, int type, int protocol);
 int __wrap_socket(int domain, int type, int protocol);
@@ -74,21 +75,21 @@ int __wrap_getifaddrs(struct ifaddrs **all)
 	return __real_getifaddrs(all);
 }
 
-/* How many questions it asked. */
+/* Returns how many questions it asked. */
 static uint32_t turn(void)
 {
 	uint32_t before = questions;
 	struct weft_event event;
 
 	counting = true;
-	assert_true(weft_progress(side.engine) >= 0);
+	assert_true(weft_engine_progress(side.engine) >= 0);
 	counting = false;
-	while (weft_queue_poll(side.queue, &event, 1) > 0)
+	while (weft_queue_poll(side.queue, &event, sizeof(event), 1) > 0)
 		weft_event_release(&event);
 	return questions - before;
 }
 
-/* Something that is none of a rail's business. */
+/* Makes a change that concerns no rail. */
 static void change(void)
 {
 	static int number;
@@ -168,7 +169,7 @@ static weft_peer add(struct side *other)
 	weft_peer added;
 
 	address_of(other->engine, &address);
-	assert_status(weft_peer_add(side.engine, address.data, address.bytes, &added), 0);
+	assert_status(weft_peer_add(side.engine, address.data, address.bytes, NULL, &added), 0);
 	return added;
 }
 
@@ -182,7 +183,7 @@ static void wait_for_paths(uint32_t paths)
 
 		turn();
 		for (right = 0; right < PEERS; right++) {
-			assert_status(weft_peer_info(side.engine, handle[right], &info), 0);
+			assert_status(weft_peer_info(side.engine, handle[right], &info, sizeof(info)), 0);
 			if (info.paths != paths)
 				break;
 		}
@@ -214,13 +215,14 @@ static int close_peers(void **state)
 	return 0;
 }
 
-/* Every path is judged again, some in each turn, and by what there is: no socket is opened for it, and devices are listed once. */
+/* Every path is judged again, some in each turn, with existing means: no socket is opened for it, and devices are
+ * listed once. */
 static void some_in_each_turn(void **state)
 {
 	uint64_t deadline;
 	uint32_t most = 0, asked = 0;
 
-	/* What was still to be said of the links when they were made. */
+	/* Late announcements about the links from when they were made. */
 	for (deadline = now_ns() + 3 * S; now_ns() < deadline;)
 		turn();
 	questions = sockets = listings = 0;
@@ -234,21 +236,22 @@ static void some_in_each_turn(void **state)
 		fail_msg("%u questions in a turn, %u sockets and %u listings of all devices", most, sockets, listings);
 }
 
-/* A change that is a rail's business reaches every peer, though it takes several turns. */
+/* A change that concerns a rail reaches every peer, though it takes several turns. */
 static void all_are_judged(void **state)
 {
 	struct weft_path_info info;
 
 	netns_ip("route add 10.77.1.2/32 dev a0");
 	wait_for_paths(LINKS - 1);
-	assert_status(weft_path_info(side.engine, handle[0], 1, 1, &info), 0);
+	assert_status(weft_path_info(side.engine, handle[0], 1, 1, &info, sizeof(info)), 0);
 	assert_int_equal(info.state, WEFT_PATH_ELSEWHERE);
 	assert_string_equal(info.by, "a0");
 	netns_ip("route del 10.77.1.2/32 dev a0");
 	wait_for_paths(LINKS);
 }
 
-/* A question that is not taken, and an answer that nobody asked for any more: the next goes on a new socket, and the old one is closed. */
+/* A question that is not accepted, and an answer to an old question: the next one goes on a new socket, and the old
+ * one is closed. */
 static void another_socket(void **state)
 {
 	struct weft_path_info info;
@@ -259,7 +262,7 @@ static void another_socket(void **state)
 		for (uint32_t i = 0; i < LINKS; i++) {
 			sockets = 0;
 			counting = true;
-			assert_status(weft_path_info(side.engine, handle[0], 0, i, &info), 0);
+			assert_status(weft_path_info(side.engine, handle[0], 0, i, &info, sizeof(info)), 0);
 			counting = false;
 			assert_int_equal(info.state, i ? WEFT_PATH_ELSEWHERE : WEFT_PATH_UP);
 			assert_int_equal(info.by[1], '0' + (int)i);
@@ -281,11 +284,17 @@ static const struct wf_path *path_to_gone(uint32_t place)
 
 	assert_non_null(object);
 	path = &object->lane[0]->path[place];
-	wf_handle_put(&side.engine->peers, gone); /* the test removes it not before its end */
+	wf_handle_put(&side.engine->peers, gone); /* the test removes it only at its end */
 	return path;
 }
 
-/* Hellos to it are few by now, and what happened before is known. */
+/* Grows until it is full, and begins again only when the path is asked anew. */
+static uint32_t hellos_to_gone(uint32_t place)
+{
+	return path_to_gone(place)->tries + path_to_gone(place)->refusals;
+}
+
+/* Hellos to it are rare by now, and earlier changes are known. */
 static void wait_until_quiet(void)
 {
 	uint64_t deadline = now_ns() + LIMIT, quiet = now_ns() + 3 * S;
@@ -293,24 +302,25 @@ static void wait_until_quiet(void)
 
 	while ((few < LINKS || now_ns() < quiet) && now_ns() < deadline) {
 		turn();
-		for (few = 0; few < LINKS && path_to_gone(few)->tries >= 8; few++)
+		for (few = 0; few < LINKS && hellos_to_gone(few) >= 8; few++)
 			;
 	}
 	assert_int_equal(few, LINKS);
 }
 
-/* Which of its paths said hello as if for the first time, bit by bit, until all were judged and those wanted are among them. */
+/* Returns which of its paths said hello as if for the first time, one bit each, once all were judged and the wanted
+ * ones are among them. */
 static uint32_t begun_again(uint32_t wanted)
 {
 	uint64_t deadline = now_ns() + LIMIT;
 	uint32_t again = 0, before[LINKS], judged = 0;
 
 	for (uint32_t i = 0; i < LINKS; i++)
-		before[i] = path_to_gone(i)->tries;
+		before[i] = hellos_to_gone(i);
 	for (questions = 0; (judged < LINKS || (again & wanted) != wanted) && now_ns() < deadline;) {
 		turn();
 		for (uint32_t i = 0; i < LINKS; i++)
-			again |= (uint32_t)(path_to_gone(i)->tries < before[i]) << i;
+			again |= (uint32_t)(hellos_to_gone(i) < before[i]) << i;
 		judged = questions;
 	}
 	assert_true(judged >= LINKS);
@@ -333,7 +343,7 @@ static void only_where_it_matters(void **state)
 	change();
 	assert_int_equal(begun_again(0), 0);
 	wait_until_quiet();
-	/* The far end of a link goes: its near end runs no more, though its address and its routes stay. */
+	/* The far end of a link goes: its near end no longer runs, though its address and its routes stay. */
 	netns_enter(there);
 	netns_ip("link set b2 down");
 	netns_enter(here);

@@ -1,9 +1,9 @@
 /*
- * What a rail over tcp reports is what its device carried, by the kernel's own counters, between two network namespaces that
- * the test makes: with a link for each rail, with links that swallow everything, and with two links in one network,
+ * What a rail over tcp reports is what its device carried, by the kernel's own counters, between two network namespaces
+ * that the test makes: with one link per rail, with links that swallow everything, and with two links in one network,
  * where the kernel sends by one of them until rules say otherwise.
  *
- * 77: no namespace may be made here
+ * 77: namespaces are not permitted here
  */
 #include "support/netns.h"
 #include "support/peer.h"
@@ -57,7 +57,7 @@ static void connect_by(const char *ours, const char *theirs)
 	assert_status(side_open(&side, &config), 0);
 	assert_status(weft_region_register(side.engine, memory, BYTES, 0, &region), 0);
 	address_of(side.engine, &address);
-	assert_status(weft_peer_add(side.engine, other.address.data, other.address.bytes, &handle), 0);
+	assert_status(weft_peer_add(side.engine, other.address.data, other.address.bytes, NULL, &handle), 0);
 	peer_add(&other, &address);
 	assert_status(side_wait_peer(&side, WEFT_EVENT_PEER_UP, handle, LIMIT, &event), 0);
 	weft_event_release(&event);
@@ -76,13 +76,13 @@ static void wait_for_paths(uint32_t paths)
 	struct weft_peer_info info;
 
 	do {
-		assert_status(weft_peer_info(side.engine, handle, &info), 0);
+		assert_status(weft_peer_info(side.engine, handle, &info, sizeof(info)), 0);
 		usleep(1000);
 	} while (info.paths != paths && now_ns() < deadline);
 	assert_int_equal(info.paths, paths);
 }
 
-/* The kernel counts in 32 bits here: only differences mean something. */
+/* The kernel counts in 32 bits here: only differences are meaningful. */
 static uint32_t device_bytes(const char *name)
 {
 	struct ifaddrs *all, *at;
@@ -104,12 +104,12 @@ struct carried {
 
 static uint32_t look(struct carried *carried)
 {
-	struct weft_info info;
+	struct weft_engine_info info;
 	struct weft_rail_info rail;
 
-	assert_status(weft_engine_info(side.engine, &info), 0);
+	assert_status(weft_engine_info(side.engine, &info, sizeof(info)), 0);
 	for (uint32_t i = 0; i < info.rails; i++) {
-		assert_status(weft_rail_info(side.engine, i, &rail), 0);
+		assert_status(weft_rail_info(side.engine, i, &rail, sizeof(rail)), 0);
 		snprintf(carried[i].name, sizeof(carried[i].name), "%s", rail.name);
 		carried[i].reported = rail.bytes;
 		carried[i].counted = device_bytes(rail.name);
@@ -117,11 +117,11 @@ static uint32_t look(struct carried *carried)
 	return info.rails;
 }
 
-/* Writes for a while; then each rail's device has carried what the rail says, and headers. */
+/* Writes for a while; then each rail's device has carried what the rail says, plus headers. */
 static void write_and_compare(uint64_t for_ns, struct carried *ret_carried)
 {
-	struct weft_write write = { region, 0, remote, 0, BYTES };
-	struct weft_op op = { .queue = side.queue };
+	struct weft_write write = { sizeof(write), region, 0, remote, 0, BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = side.queue };
 	struct carried before[8];
 	uint32_t rails = look(before);
 	uint64_t until = now_ns() + for_ns;
@@ -146,7 +146,7 @@ static void state_is(uint32_t rail, uint32_t peer_rail, enum weft_path_state sta
 {
 	struct weft_path_info info;
 
-	assert_status(weft_path_info(side.engine, handle, rail, peer_rail, &info), 0);
+	assert_status(weft_path_info(side.engine, handle, rail, peer_rail, &info, sizeof(info)), 0);
 	assert_int_equal(info.state, state);
 	assert_string_equal(info.by, by);
 }
@@ -157,7 +157,7 @@ static void one_is_up(uint32_t rail, const char *by)
 	uint32_t up = 0;
 
 	for (uint32_t i = 0; i < 2; i++) {
-		assert_status(weft_path_info(side.engine, handle, rail, i, &info), 0);
+		assert_status(weft_path_info(side.engine, handle, rail, i, &info, sizeof(info)), 0);
 		assert_string_equal(info.by, by);
 		up += info.state == WEFT_PATH_UP;
 	}
@@ -189,7 +189,7 @@ static void crossed(void **state)
 	disconnect();
 }
 
-/* What leaves by a2 and a3 is gone; what comes by them arrives. */
+/* Packets that leave by a2 and a3 are lost; packets that come in by them arrive. */
 static void two_swallow(void **state)
 {
 	struct carried carried[8];
@@ -197,7 +197,7 @@ static void two_swallow(void **state)
 	for (int i = 2; i < 4; i++)
 		netns_ip("neigh replace 10.77.%d.2 lladdr 02:00:00:00:00:99 dev a%d nud permanent", i, i);
 	connect_by("a0,a1,a2,a3", "b0,b1,b2,b3");
-	/* Long enough for a rail to try all of the peer's. */
+	/* Long enough for a rail to try all rails of the peer. */
 	write_and_compare(3 * WRITE_NS, carried);
 	assert_true(carried[0].reported && carried[1].reported);
 	assert_true(!carried[2].reported && !carried[3].reported);
@@ -216,7 +216,7 @@ static void rule_for(int netns, const char *device, const char *source)
 	netns_enter(here);
 }
 
-/* Rules make the second rail one of its own, while the engines run. */
+/* Rules give the second rail a route of its own, while the engines run. */
 static void one_network(void **state)
 {
 	struct carried carried[8];
@@ -230,7 +230,7 @@ static void one_network(void **state)
 	wait_for_paths(2);
 	write_and_compare(WRITE_NS, carried);
 	assert_true(carried[0].reported && carried[1].reported);
-	/* And without them it is not any more. */
+	/* Without them it has none again. */
 	netns_ip("rule del from 10.78.0.11 table 100");
 	wait_for_paths(1);
 	write_and_compare(WRITE_NS, carried);
@@ -263,7 +263,7 @@ static void within_one_host(void **state)
 	there = far;
 }
 
-/* libfabric lists what runs; the kernel says so of a new link a moment after it is up. */
+/* libfabric lists running links; the kernel reports a new link as running a moment after it is up. */
 static void wait_for_links(int netns, uint32_t links)
 {
 	uint64_t deadline = now_ns() + LIMIT;

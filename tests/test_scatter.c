@@ -1,4 +1,4 @@
-/* Scatter: many writes to several peers that end as one; a fenced notification reaches every peer named. */
+/* Scatter: many writes to several peers that end as one; a fenced notification reaches every named peer. */
 #include "support/peer.h"
 
 #include <pthread.h>
@@ -33,7 +33,8 @@ static int open_all(void **state)
 		peer_start(&other[i], &config);
 		number[i] = peer_region(&other[i], BYTES, WEFT_REMOTE_WRITE, &descriptor);
 		assert_status(
-		    weft_peer_add(pair.here.engine, other[i].address.data, other[i].address.bytes, &handle[i]), 0);
+		    weft_peer_add(pair.here.engine, other[i].address.data, other[i].address.bytes, NULL, &handle[i]),
+		    0);
 		assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, handle[i], LIMIT, &event), 0);
 		remote[i] = import(&pair.here, handle[i], &descriptor);
 	}
@@ -52,13 +53,13 @@ static void several_peers(void **state)
 {
 	enum { PARTS = 60, SIZE = 30011 };
 	struct weft_write part[PARTS];
-	struct weft_op op = { .queue = pair.here.queue, .tag = 1 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 1 };
 	struct weft_event event;
 
 	pattern_fill(pair.memory, PARTS * SIZE, 1, 0);
 	for (uint64_t i = 0; i < PARTS; i++)
-		part[i] =
-		    (struct weft_write){ pair.region, i * SIZE, remote[i % PEERS], i / PEERS * SIZE + i % PEERS, SIZE };
+		part[i] = (struct weft_write){ sizeof(struct weft_write),    pair.region, i * SIZE, remote[i % PEERS],
+					       i / PEERS * SIZE + i % PEERS, SIZE };
 	assert_status(weft_scatter(pair.here.engine, part, PARTS, &op, NULL), 0);
 	wait_for_event(&pair.here, WEFT_EVENT_END, 1, &event);
 	assert_status(event.status, 0);
@@ -72,14 +73,18 @@ static void several_peers(void **state)
 static void every_peer_is_told(void **state)
 {
 	struct weft_write part[2 * PEERS];
-	struct weft_op op = { .queue = pair.here.queue,
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = pair.here.queue,
 			      .tag = 2,
-			      .notify = {
-				  .kind = WEFT_NOTIFY_FENCED, .tag = 222, .payload = "done", .payload_bytes = 4 } };
+			      .notify = WEFT_NOTIFY_FENCED,
+			      .notify_tag = 222,
+			      .notify_payload = "done",
+			      .notify_bytes = 4 };
 
 	pattern_fill(pair.memory, 1u << 20, 2, 0);
 	for (uint64_t i = 0; i < 2 * PEERS; i++)
-		part[i] = (struct weft_write){ pair.region, i * 100000, remote[i % PEERS], i * 100000, 100000 };
+		part[i] = (struct weft_write){ sizeof(struct weft_write), pair.region, i * 100000,
+					       remote[i % PEERS],         i * 100000,  100000 };
 	assert_status(weft_scatter(pair.here.engine, part, 2 * PEERS, &op, NULL), 0);
 	for (int i = 0; i < PEERS; i++) {
 		struct peer_event event;
@@ -89,7 +94,7 @@ static void every_peer_is_told(void **state)
 		assert_memory_equal(event.data, "done", 4);
 		for (uint64_t j = (uint64_t)i; j < 2 * PEERS; j += PEERS)
 			peer_check_at(peer_at(i), number[i], j * 100000, 100000, 2, j * 100000);
-		/* Once a peer, not once a part. */
+		/* Once per peer, not once per part. */
 		assert_int_equal(peer_wait_try(peer_at(i), WEFT_EVENT_NOTIFY, 222, 20 * MS, &event), -ETIME);
 	}
 	assert_status(end_of(&pair.here, 2), 0);
@@ -98,27 +103,28 @@ static void every_peer_is_told(void **state)
 static void nothing(void **state)
 {
 	struct weft_write part[3];
-	struct weft_op op = { .queue = pair.here.queue, .tag = 3 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 3 };
 
 	assert_status(weft_scatter(pair.here.engine, NULL, 0, &op, NULL), 0);
 	assert_status(end_of(&pair.here, 3), 0);
 	for (int i = 0; i < 3; i++)
-		part[i] = (struct weft_write){ pair.region, 0, remote[i], 0, 0 };
+		part[i] = (struct weft_write){ sizeof(struct weft_write), pair.region, 0, remote[i], 0, 0 };
 	op.tag = 4;
 	assert_status(weft_scatter(pair.here.engine, part, 3, &op, NULL), 0);
 	assert_status(end_of(&pair.here, 4), 0);
 }
 
-/* One bad part and nothing starts. */
+/* One bad part, and nothing starts. */
 static void all_or_nothing(void **state)
 {
-	struct weft_write part[2] = { { pair.region, 0, remote[0], 0, 4096 }, { pair.region, 0, remote[1], BYTES, 1 } };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 5 };
+	struct weft_write part[2] = { { sizeof(struct weft_write), pair.region, 0, remote[0], 0, 4096 },
+				      { sizeof(struct weft_write), pair.region, 0, remote[1], BYTES, 1 } };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 5 };
 	struct weft_event event;
 
 	peer_fill(&pair.there, pair.number, 0, 4096, 5);
 	assert_status(weft_scatter(pair.here.engine, part, 2, &op, NULL), -ERANGE);
-	part[1] = (struct weft_write){ pair.region, 0, 12345, 0, 1 };
+	part[1] = (struct weft_write){ sizeof(struct weft_write), pair.region, 0, 12345, 0, 1 };
 	assert_status(weft_scatter(pair.here.engine, part, 2, &op, NULL), -ENOENT);
 	assert_int_equal(side_wait(&pair.here, WEFT_EVENT_END, 5, 20 * MS, &event), -ETIME);
 	peer_check(&pair.there, pair.number, 0, 4096, 5);
@@ -128,12 +134,13 @@ static void small_and_many(void **state)
 {
 	enum { PARTS = 3000, SIZE = 64 };
 	static struct weft_write part[PARTS];
-	struct weft_op op = { .queue = pair.here.queue, .tag = 6 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 6 };
 
 	pattern_fill(pair.memory, PARTS * SIZE, 6, 0);
 	for (uint64_t i = 0; i < PARTS; i++) /* backwards, so that neighbours do not lie in order */
-		part[i] = (struct weft_write){ pair.region, (PARTS - 1 - i) * SIZE, remote[i % 2],
-					       (PARTS - 1 - i) * SIZE, SIZE };
+		part[i] =
+		    (struct weft_write){ sizeof(struct weft_write), pair.region, (PARTS - 1 - i) * SIZE, remote[i % 2],
+					 (PARTS - 1 - i) * SIZE,    SIZE };
 	assert_status(weft_scatter(pair.here.engine, part, PARTS, &op, NULL), 0);
 	assert_status(end_of(&pair.here, 6), 0);
 	for (uint64_t i = 0; i < PARTS; i++)
@@ -147,7 +154,7 @@ static atomic_bool done;
 static void *cancel_again(void *none)
 {
 	while (!atomic_load(&done))
-		if (weft_cancel(pair.here.engine, atomic_load(&just_ended)) != -ENOENT)
+		if (weft_transfer_cancel(pair.here.engine, atomic_load(&just_ended)) != -ENOENT)
 			return "a scatter that has ended was cancelled";
 	return NULL;
 }
@@ -155,22 +162,23 @@ static void *cancel_again(void *none)
 static weft_transfer scatter_well(uint64_t tag)
 {
 	struct weft_write part[PEERS];
-	struct weft_op op = { .queue = pair.here.queue, .tag = tag };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = tag };
 	weft_transfer transfer = 0;
 
 	for (int i = 0; i < PEERS; i++)
-		part[i] = (struct weft_write){ pair.region, 0, remote[i], 0, 100 };
+		part[i] = (struct weft_write){ sizeof(struct weft_write), pair.region, 0, remote[i], 0, 100 };
 	assert_status(weft_scatter(pair.here.engine, part, PEERS, &op, &transfer), 0);
 	assert_status(end_of(&pair.here, tag), 0);
 	return transfer;
 }
 
-/* Someone cancels a scatter that has just ended while its slot goes to others, most of which are refused: none
- * of them is touched. */
+/* Someone cancels a scatter that has just ended while its slot goes to others, most of which are refused: none of
+ * them is affected. */
 static void cancelled_late(void **state)
 {
-	struct weft_write part[2] = { { pair.region, 0, remote[0], 0, 100 }, { pair.region, 0, 0, 0, 100 } };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 1 };
+	struct weft_write part[2] = { { sizeof(struct weft_write), pair.region, 0, remote[0], 0, 100 },
+				      { sizeof(struct weft_write), pair.region, 0, 0, 0, 100 } };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 1 };
 	struct weft_event event;
 	pthread_t thread;
 	void *wrong = NULL;
@@ -186,7 +194,7 @@ static void cancelled_late(void **state)
 	pthread_join(thread, &wrong);
 	if (wrong)
 		fail_msg("%s", (char *)wrong);
-	assert_int_equal(weft_queue_poll(pair.here.queue, &event, 1), 0); /* nothing ended twice */
+	assert_int_equal(weft_queue_poll(pair.here.queue, &event, sizeof(event), 1), 0); /* nothing ended twice */
 }
 
 static int run(void)

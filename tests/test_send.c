@@ -22,10 +22,10 @@ static int close_pair(void **state)
 	return 0;
 }
 
-/* Sends bytes whose contents follow from the receiver's tag; tries again when everything is in flight. */
+/* Sends bytes that follow from the receiver's tag; tries again when everything is in flight. */
 static void send_one(uint64_t receiver_tag, uint64_t bytes, uint64_t tag)
 {
-	struct weft_op op = { .queue = pair.here.queue, .tag = tag };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = tag };
 	uint64_t deadline = now_ns() + LIMIT;
 	int error;
 
@@ -72,7 +72,7 @@ static void thousand_in_order(void **state)
 		assert_status(end_of(&pair.here, i), 0);
 }
 
-/* Small and large ones interleaved still arrive in the order sent. */
+/* Small and large messages interleaved still arrive in the order sent. */
 static void mixed_in_order(void **state)
 {
 	enum { COUNT = 120 };
@@ -84,7 +84,7 @@ static void mixed_in_order(void **state)
 		assert_status(end_of(&pair.here, i), 0);
 }
 
-/* More than one peer's window, to a receiver that reads nothing: held back here, and nothing is lost. */
+/* More than a peer's window, to a receiver that reads nothing: held back here, and nothing is lost. */
 static void unread(void **state)
 {
 	enum { COUNT = 40 };
@@ -144,12 +144,13 @@ static void both_ways(void **state)
 		assert_status(end_of(&pair.here, i), 0);
 }
 
-/* What was never sent to a peer that does not read holds nothing once its deadline has passed: others are served. */
+/* A message that was never sent, because the peer does not read, holds nothing after its deadline: others are
+ * served. */
 static void never_read(void **state)
 {
 	struct weft_config here = side_config(), there = side_config();
-	struct weft_op op = { .tag = 3, .timeout_ns = 100 * MS };
-	struct weft_info info = { .transfers_in_flight = 1 };
+	struct weft_op op = { .size = sizeof(op), .tag = 3, .timeout_ns = 100 * MS };
+	struct weft_engine_info info = { .transfers_in_flight = 1 };
 	uint64_t timed_out = 0, deadline = now_ns() + LIMIT;
 	struct pair deaf;
 
@@ -170,7 +171,7 @@ static void never_read(void **state)
 	assert_true(timed_out >= 3 * here.max_transfers);
 	while (info.transfers_in_flight && now_ns() < deadline) {
 		side_gather(&deaf.here);
-		assert_status(weft_engine_info(deaf.here.engine, &info), 0);
+		assert_status(weft_engine_info(deaf.here.engine, &info, sizeof(info)), 0);
 	}
 	assert_int_equal(info.transfers_in_flight, 0);
 	assert_status(pair_write(&deaf, 0, 0, 4096), 0);

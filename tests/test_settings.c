@@ -7,11 +7,11 @@
 
 #define BYTES (4u << 20)
 
-/* An engine that refuses strangers: one it added is served, one it did not is not. */
+/* An engine that refuses strangers serves a peer that it added, and no other. */
 static void strangers_refused(void **state)
 {
 	struct weft_config open = side_config(), quick = side_config(), closed = side_config();
-	struct weft_op op = { .tag = 1, .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .tag = 1, .timeout_ns = WEFT_FOREVER };
 	struct weft_event event;
 	struct side friendly, stranger;
 	struct peer strict;
@@ -27,11 +27,11 @@ static void strangers_refused(void **state)
 	assert_status(side_open(&stranger, &quick), 0);
 	address_of(friendly.engine, &ours);
 	peer_add(&strict, &ours);
-	assert_status(weft_peer_add(friendly.engine, strict.address.data, strict.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(friendly.engine, strict.address.data, strict.address.bytes, NULL, &peer), 0);
 	op.queue = friendly.queue;
 	assert_status(weft_send(friendly.engine, peer, 11, "friend", 6, &op, NULL), 0);
 	assert_status(end_of(&friendly, 1), 0);
-	assert_status(weft_peer_add(stranger.engine, strict.address.data, strict.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(stranger.engine, strict.address.data, strict.address.bytes, NULL, &peer), 0);
 	op.queue = stranger.queue;
 	status = weft_send(stranger.engine, peer, 12, "stranger", 8, &op, NULL);
 	assert_status(status ? status : end_of(&stranger, 1), -EHOSTDOWN);
@@ -47,11 +47,11 @@ static void strangers_refused(void **state)
 	peer_stop(&strict);
 }
 
-/* The default: who says hello becomes a peer, and can be answered by the handle in its events. */
+/* The default: a process that says hello becomes a peer, and can be answered by the handle in its events. */
 static void strangers_welcome(void **state)
 {
 	struct weft_config config = side_config();
-	struct weft_op op = { .tag = 1 };
+	struct weft_op op = { .size = sizeof(op), .tag = 1 };
 	struct peer_event seen;
 	struct weft_event event;
 	struct peer other;
@@ -61,7 +61,7 @@ static void strangers_welcome(void **state)
 	peer_start(&other, &config);
 	assert_status(side_open(&side, &config), 0);
 	op.queue = side.queue;
-	assert_status(weft_peer_add(side.engine, other.address.data, other.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(side.engine, other.address.data, other.address.bytes, NULL, &peer), 0);
 	assert_status(weft_call(side.engine, peer, 5, "anyone?", 7, &op, NULL), 0);
 	peer_wait(&other, WEFT_EVENT_CALL, 5, &seen);
 	assert_true(seen.peer != 0);
@@ -86,7 +86,7 @@ static void read_back(void **state)
 	config.max_transfers = 100;
 	config.timeout_ns = 7 * S;
 	assert_status(side_open(&side, &config), 0);
-	assert_status(weft_engine_config(side.engine, &effective), 0);
+	assert_status(weft_engine_config(side.engine, &effective, sizeof(effective)), 0);
 	assert_int_equal(effective.size, sizeof(effective));
 	assert_string_equal(effective.provider, transport->provider);
 	assert_true(effective.max_transfers >= 100);
@@ -95,12 +95,12 @@ static void read_back(void **state)
 	assert_true(effective.peer_limit_ns == config.peer_limit_ns);
 	assert_true(effective.max_message == 4u << 20);
 	assert_true(effective.message_frames > 0 && effective.peer_window > 0);
-	assert_status(weft_engine_config(NULL, &effective), -EINVAL);
-	assert_status(weft_engine_config(side.engine, NULL), -EINVAL);
+	assert_status(weft_engine_config(NULL, &effective, sizeof(effective)), -EINVAL);
+	assert_status(weft_engine_config(side.engine, NULL, sizeof(struct weft_config)), -EINVAL);
 	assert_status(side_close(&side), 0);
 }
 
-/* A program built with an older header, and one with a newer: each gets what it knows of, and nothing beyond. */
+/* A program built with an older header, and one with a newer: each gets what it knows, and nothing beyond. */
 static void read_back_elsewhere(void **state)
 {
 	struct weft_config config = side_config();
@@ -115,21 +115,17 @@ static void read_back_elsewhere(void **state)
 	config.max_transfers = 77;
 	assert_status(side_open(&side, &config), 0);
 	memset(&theirs, 0xa5, sizeof(theirs));
-	theirs.config.size = old;
-	assert_status(weft_engine_config(side.engine, &theirs.config), 0);
+	assert_status(weft_engine_config(side.engine, &theirs.config, old), 0);
 	assert_int_equal(theirs.config.size, old);
 	assert_true(theirs.config.heartbeat_ns == 3 * S && theirs.config.max_transfers == 77);
 	for (size_t i = old; i < sizeof(theirs); i++)
 		assert_int_equal(theirs.bytes[i], 0xa5);
-	theirs.config.size = sizeof(theirs);
-	assert_status(weft_engine_config(side.engine, &theirs.config), 0);
+	assert_status(weft_engine_config(side.engine, &theirs.config, sizeof(theirs)), 0);
 	assert_true(theirs.config.peer_limit_ns == config.peer_limit_ns);
 	for (size_t i = sizeof(struct weft_config); i < sizeof(theirs); i++)
 		assert_int_equal(theirs.bytes[i], 0);
-	theirs.config.size = 3;
-	assert_status(weft_engine_config(side.engine, &theirs.config), -EINVAL);
-	theirs.config.size = SIZE_MAX;
-	assert_status(weft_engine_config(side.engine, &theirs.config), -EINVAL);
+	assert_status(weft_engine_config(side.engine, &theirs.config, 3), -EINVAL);
+	assert_status(weft_engine_config(side.engine, &theirs.config, SIZE_MAX), -EINVAL);
 	assert_status(side_close(&side), 0);
 }
 
@@ -139,30 +135,30 @@ static void nonsense(void **state)
 	struct weft_config config = side_config();
 
 	config.flags = 1u << 30;
-	assert_status(weft_open(&config, &engine), -EINVAL);
+	assert_status(weft_engine_open(&config, &engine, NULL, 0), -EOPNOTSUPP);
 	config = side_config();
 	config.peer_limit_ns = 1;
-	assert_status(weft_open(&config, &engine), -EINVAL);
+	assert_status(weft_engine_open(&config, &engine, NULL, 0), -EINVAL);
 	config = side_config();
 	config.max_transfers = UINT32_MAX;
-	assert_status(weft_open(&config, &engine), -EINVAL);
+	assert_status(weft_engine_open(&config, &engine, NULL, 0), -EINVAL);
 	config = side_config();
 	config.message_frames = UINT32_MAX;
-	assert_status(weft_open(&config, &engine), -EINVAL);
+	assert_status(weft_engine_open(&config, &engine, NULL, 0), -EINVAL);
 	config = side_config();
 	config.topology = "/nonexistent/topology.xml";
-	assert_true(weft_open(&config, &engine) < 0);
+	assert_true(weft_engine_open(&config, &engine, NULL, 0) < 0);
 	config = side_config();
-	config.avoid = transport->rails ? transport->rails : "shm";
-	assert_status(weft_open(&config, &engine), -ENODEV);
+	config.avoid = transport->rails ? transport->rails : transport->provider;
+	assert_status(weft_engine_open(&config, &engine, NULL, 0), -ENODEV);
 	assert_null(engine);
 }
 
-/* Operations that name no deadline take the engine's. */
+/* Operations without a deadline use the engine's. */
 static void default_deadline(void **state)
 {
 	struct weft_config here = side_config(), there = side_config();
-	struct weft_op op = { .tag = 1 };
+	struct weft_op op = { .size = sizeof(op), .tag = 1 };
 	struct weft_event event;
 	struct pair pair;
 
@@ -179,7 +175,7 @@ static void default_deadline(void **state)
 	pair_close(&pair);
 }
 
-/* Few receive buffers, a small window, small pieces: slower, and still right. */
+/* Few receive buffers, a small window, small pieces: slower, and still correct. */
 static void small_everything(void **state)
 {
 	struct weft_config config = side_config();
@@ -197,7 +193,7 @@ static void small_everything(void **state)
 	peer_check(&pair.there, pair.number, 0, BYTES, 1);
 	peer_begin(&pair.there, &(struct command){ .code = COMMAND_DRAIN, .arg = { 100, 150, LIMIT } }, NULL);
 	for (uint64_t i = 0, ended = 0; ended < 150;) {
-		struct weft_op op = { .queue = pair.here.queue, .tag = 5 };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 5 };
 		int error = -EAGAIN;
 
 		if (i < 150) {
@@ -220,11 +216,11 @@ static void small_everything(void **state)
 	free(data);
 }
 
-/* The receiver takes less than we may send: that message fails, and the next ones pass. */
+/* The receiver accepts less than we may send: that message fails, and the next ones pass. */
 static void larger_than_the_receiver_takes(void **state)
 {
 	struct weft_config there = side_config();
-	struct weft_op op = { .tag = 1 };
+	struct weft_op op = { .size = sizeof(op), .tag = 1 };
 	uint8_t *data = calloc(1, 4u << 20);
 	struct peer_event seen;
 	struct pair pair;
@@ -251,7 +247,7 @@ static void larger_than_the_receiver_takes(void **state)
 static void given_up_half_way(void **state)
 {
 	struct weft_config there = side_config();
-	struct weft_op op = { .tag = 1, .timeout_ns = 100 * MS };
+	struct weft_op op = { .size = sizeof(op), .tag = 1, .timeout_ns = 100 * MS };
 	uint8_t *data = malloc(4u << 20);
 	struct peer_event seen;
 	struct pair pair;
@@ -292,7 +288,7 @@ static void keep_log(void *context, enum weft_log_level level, const char *text)
 static void names_what_is_gone(void **state)
 {
 	struct weft_config config = side_config();
-	struct weft_write write = { .from = 77, .to = 88, .bytes = 1 };
+	struct weft_write write = { .size = sizeof(write), .from = 77, .to = 88, .bytes = 1 };
 	static char memory[4096];
 	struct side side;
 

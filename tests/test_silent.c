@@ -1,8 +1,7 @@
 /*
- * Real providers where they lie or stay silent: a peer that is stopped and goes on later, one that was never
- * there, one that refuses, one that is killed. No provider says what happened, or says it in time; every
- * operation ends by its deadline with the right cause all the same, and a second peer is served all the
- * while.
+ * Real providers that lie or stay silent: a peer that is stopped and continues later, one that was never there, one
+ * that refuses, one that is killed. No provider says what happened, or says it in time; every operation still ends by
+ * its deadline with the right cause, and a second peer is served all the while.
  */
 #include "support/silent.h"
 
@@ -17,10 +16,9 @@ static bool over_shm(void)
 	return !strcmp(transport->provider, "shm");
 }
 
-/* libfabric 1.17's shared memory has a spin lock in each process's segment. Whoever is stopped or killed
- * within the moment it holds its own keeps everybody out who calls it, inside libfabric, for as long: nothing
- * can be promised then. So over shm the peer is outside of libfabric when it goes: it makes progress by hand.
- */
+/* libfabric 1.17's shared memory has a spin lock in each process's segment. A process that is stopped or killed
+ * while it holds its own lock blocks every caller inside libfabric for as long: nothing can be promised then. So
+ * over shm the peer is outside of libfabric when it goes: it makes progress by hand. */
 static int open_all(void **state)
 {
 	silent_open(&silent);
@@ -34,7 +32,7 @@ static int close_all(void **state)
 	return 0;
 }
 
-/* Over shared memory a write or read needs nothing of the other process, as long as its memory is there. */
+/* Over shared memory a write or read needs no help from the other process, as long as its memory is there. */
 static uint32_t one_sided(void)
 {
 	return over_shm() ? 1u << OP_WRITE | 1u << OP_COUNTED | 1u << OP_READ : 0;
@@ -74,7 +72,7 @@ static void stopped_and_continued(void **state)
 	silent_disconnect(&silent);
 }
 
-/* Stopped for less than the limit: nothing fails but what had no time to wait. */
+/* Stopped for less than the limit: only operations with too short a deadline fail. */
 static void stopped_shortly(void **state)
 {
 	silent_connect(&silent);
@@ -97,8 +95,8 @@ static void never_there(void **state)
 	silent_never_answers(&silent, &address, &descriptor);
 }
 
-/* Killed with everything in flight. Stopped first, so that nothing of it has been done: over shared memory
- * the counted write then waits for a delivery that never comes, and no error does either. */
+/* Killed with everything in flight. Stopped first, so that nothing was done: over shared memory the counted write
+ * then waits for a delivery that never comes, and gets no error either. */
 static void killed(void **state)
 {
 	silent_connect(&silent);

@@ -1,8 +1,8 @@
 /*
- * Links that are slow, and peers that are gone: neither is a failure of a rail. Deadlines shorter than a link's latency have
- * every rail on both sides take pieces back, and the engines still find each other; a large write on a slow link and twenty
- * peers that share one are waited for; a peer that is gone, whose NIC swallows hellos, costs the others nothing. Engines with
- * threads on simulated NICs.
+ * Slow links and gone peers: neither is a failure of a rail. Deadlines shorter than a link's latency make every rail on
+ * both sides take pieces back, and the engines still find each other; a large write on a slow link and twenty peers
+ * that share one are waited for; a gone peer, whose NIC swallows hellos, costs the others nothing. Engines with threads
+ * on simulated NICs.
  */
 #include "support/sims.h"
 
@@ -16,7 +16,7 @@ static struct weft_config quick_limits(void)
 	struct weft_config config = sim_config();
 
 	config.heartbeat_ns = 100 * MS;
-	config.peer_limit_ns = 20 * S; /* a slow machine must not be taken for a dead peer */
+	config.peer_limit_ns = 20 * S; /* a slow machine must not look like a dead peer */
 	config.rail_limit_ns = 200 * MS;
 	return config;
 }
@@ -24,12 +24,12 @@ static struct weft_config quick_limits(void)
 static uint64_t reopened(const struct sim *sim)
 {
 	struct weft_rail_info rail;
-	struct weft_info info;
+	struct weft_engine_info info;
 	uint64_t least = UINT64_MAX;
 
-	assert_int_equal(weft_engine_info(sim->engine, &info), 0);
+	assert_int_equal(weft_engine_info(sim->engine, &info, sizeof(info)), 0);
 	for (uint32_t i = 0; i < info.rails; i++) {
-		assert_int_equal(weft_rail_info(sim->engine, i, &rail), 0);
+		assert_int_equal(weft_rail_info(sim->engine, i, &rail, sizeof(rail)), 0);
 		least = rail.reopened < least ? rail.reopened : least;
 	}
 	return least;
@@ -38,17 +38,21 @@ static uint64_t reopened(const struct sim *sim)
 static void write_to(struct sim *sim, weft_remote remote, uint64_t bytes, uint64_t timeout_ns, uint32_t immediate)
 {
 	/* To the end of the other's memory: where both write, that is not where it writes from. */
-	struct weft_write write = {
-		.from = sim->region, .to = remote, .to_offset = sim->bytes - bytes, .bytes = bytes
-	};
-	struct weft_op op = { .queue = sim->queue, .timeout_ns = timeout_ns };
+	struct weft_write write = { .size = sizeof(write),
+				    .from = sim->region,
+				    .to = remote,
+				    .to_offset = sim->bytes - bytes,
+				    .bytes = bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = sim->queue, .timeout_ns = timeout_ns };
 
-	if (immediate)
-		op.notify = (struct weft_notify){ WEFT_NOTIFY_COUNTED, .immediate = immediate };
+	if (immediate) {
+		op.notify = WEFT_NOTIFY_COUNTED;
+		op.immediate = immediate;
+	}
 	assert_int_equal(weft_write(sim->engine, &write, &op, NULL), 0);
 }
 
-/* The next end of an operation; other events are passed over. */
+/* Waits for the next end of an operation; skips other events. */
 static int next_end(struct sim *sim)
 {
 	uint64_t until_ns = now_ns() + 2 * LIMIT;
@@ -57,7 +61,7 @@ static int next_end(struct sim *sim)
 
 	do {
 		sims_in_time(until_ns);
-		if (weft_queue_wait(sim->queue, &event, 1, 100 * MS) != 1)
+		if (weft_queue_wait(sim->queue, &event, sizeof(event), 1, 100 * MS) != 1)
 			event.type = WEFT_EVENT_NONE;
 		else
 			weft_event_release(&event);
@@ -84,14 +88,15 @@ static void open_pair(struct pair *pair, const char *spec)
 	for (int i = 0; i < 2; i++) {
 		sim_open(&pair->sim[i], i ? "b" : "a", spec, &config, 2 << 20);
 		pair->bytes[i] = WEFT_BLOB_MAX;
-		assert_int_equal(weft_address(pair->sim[i].engine, pair->address[i], &pair->bytes[i]), 0);
+		assert_int_equal(weft_engine_address(pair->sim[i].engine, pair->address[i], &pair->bytes[i]), 0);
 	}
 	for (int i = 0; i < 2; i++)
 		pair->peer[i] = sim_add(&pair->sim[i], &pair->sim[!i], &pair->remote[i]);
 	until_ns = now_ns() + 2 * LIMIT;
 	while (sim_paths(&pair->sim[0], pair->peer[0]) < 2 || sim_paths(&pair->sim[1], pair->peer[1]) < 2) {
 		sims_in_time(until_ns);
-		if (weft_queue_wait(pair->sim[0].queue, &event, 1, 10 * MS) == 1) /* peers that come up */
+		if (weft_queue_wait(pair->sim[0].queue, &event, sizeof(event), 1, 10 * MS) ==
+		    1) /* peers that come up */
 			weft_event_release(&event);
 	}
 }
@@ -104,7 +109,7 @@ static void both_write_in_vain(struct pair *pair)
 		assert_int_equal(next_end(&pair->sim[i]), -ETIMEDOUT);
 }
 
-/* Nobody has to be told a new address for that, and there is none. */
+/* Nobody needs to be told a new address, because there is none. */
 static void both_go_on(struct pair *pair)
 {
 	char after[WEFT_BLOB_MAX];
@@ -114,7 +119,7 @@ static void both_go_on(struct pair *pair)
 		write_to(&pair->sim[i], pair->remote[i], 1 << 19, WEFT_FOREVER, 0);
 		assert_int_equal(next_end(&pair->sim[i]), 0);
 		bytes = sizeof(after);
-		assert_int_equal(weft_address(pair->sim[i].engine, after, &bytes), 0);
+		assert_int_equal(weft_engine_address(pair->sim[i].engine, after, &bytes), 0);
 		assert_int_equal(bytes, pair->bytes[i]);
 		assert_memory_equal(after, pair->address[i], bytes);
 	}
@@ -132,7 +137,7 @@ static void deadlines_shorter_than_the_latency(void **state)
 	both_go_on(&pair);
 }
 
-/* Until each rail of both has taken pieces back more than once. */
+/* Until each rail of both sides has taken pieces back more than once. */
 static void every_rail_of_both_takes_pieces_back(void **state)
 {
 	struct pair pair;
@@ -150,7 +155,7 @@ static void every_rail_of_both_takes_pieces_back(void **state)
 	both_go_on(&pair);
 }
 
-/* One operation that takes many times the rail's limit, which nothing says to be alive but its end. */
+/* One operation that takes many times the rail's limit, with no sign of life before its end. */
 static void large_counted_write(const char *spec, uint64_t bytes)
 {
 	struct weft_config config = quick_limits();
@@ -172,7 +177,7 @@ static void a_large_counted_write(void **state)
 	large_counted_write("p5,nics=1,rate=400M", 64 << 20);
 }
 
-/* Slower than any rail is taken to be of which nothing is known. */
+/* Slower than the rate that is assumed for an unknown rail. */
 static void a_counted_write_by_a_crawling_link(void **state)
 {
 	large_counted_write("p5,nics=1,rate=40M", 16 << 20);
@@ -200,7 +205,7 @@ static void many_peers_share_a_slow_link(void **state)
 	sim_close(&a);
 }
 
-/* What is sent to it never leaves the NIC and never fails; for ten times as long as a rail may be silent. */
+/* What is sent to it never leaves the NIC and never fails; for ten times the rail's limit. */
 static void a_peer_that_is_gone(void **state)
 {
 	struct weft_config config = quick_limits();
@@ -227,7 +232,7 @@ static void a_peer_that_is_gone(void **state)
 	sim_close(&gone);
 }
 
-/* Hellos to it go on and never leave the NIC, which is no news about the rail. */
+/* Hellos to it go on and never leave the NIC, which says nothing about the rail. */
 static void a_peer_that_stays_gone(void **state)
 {
 	struct weft_config config = quick_limits();
@@ -243,7 +248,7 @@ static void a_peer_that_stays_gone(void **state)
 	sim_add(&a, &gone, &nothing);
 	for (uint64_t until_ns = now_ns() + LIMIT; sim_struck(rule) < 8;) {
 		sims_in_time(until_ns);
-		if (weft_queue_wait(a.queue, &event, 1, 100 * MS) != 1)
+		if (weft_queue_wait(a.queue, &event, sizeof(event), 1, 100 * MS) != 1)
 			continue;
 		assert_true(event.type != WEFT_EVENT_RAIL_DOWN);
 		weft_event_release(&event);

@@ -1,12 +1,11 @@
 /*
- * Stops that come late: the transfer they were for has ended and its slot has another user, which must not
- * notice. Workers send such a stop when they lose their CPU at the wrong moment; here it is put into their
- * inboxes by hand, so this test looks inside the engine. Two groups of one simulated rail each, without
- * threads.
+ * Late stops: the transfer they were for has ended and its slot has another user, which must not notice. Workers send
+ * such a stop when they lose their CPU at the wrong moment; here it is put into their inboxes by hand, so this test
+ * looks inside the engine. Two groups of one simulated rail each, without threads.
  */
-#include "engine/engine.h"
-#include "engine/peer.h"
-#include "engine/transfer.h"
+#include "engine/core/engine.h"
+#include "engine/peer/peer.h"
+#include "engine/ops/transfer.h"
 #include "support/sims.h"
 
 #include <errno.h>
@@ -43,16 +42,15 @@ static uint64_t carried_by(uint32_t rail)
 {
 	struct weft_rail_info info;
 
-	assert_int_equal(weft_rail_info(here.engine, rail, &info), 0);
+	assert_int_equal(weft_rail_info(here.engine, rail, &info, sizeof(info)), 0);
 	return info.bytes;
 }
 
-/* Until each group has a part of it under way: far less than all, for a rail has a megabyte in flight at
- * most. */
+/* Until each group has a part of it under way: far less than all, because a rail has at most a megabyte in flight. */
 static weft_transfer begin_write(uint64_t seed)
 {
-	struct weft_write write = { .from = here.region, .to = remote, .bytes = BYTES };
-	struct weft_op op = { .queue = here.queue, .tag = seed, .timeout_ns = WEFT_FOREVER };
+	struct weft_write write = { .size = sizeof(write), .from = here.region, .to = remote, .bytes = BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = here.queue, .tag = seed, .timeout_ns = WEFT_FOREVER };
 	uint64_t before[GROUPS] = { carried_by(0), carried_by(1) };
 	weft_transfer id;
 
@@ -68,8 +66,8 @@ static void wait_for_end(struct weft_event *event)
 	weft_event_release(event); /* what it points to; the rest stays */
 }
 
-/* The transfer that follows a cancelled one in its slot, with parts in both groups; ret_old: the number it
- * had before. */
+/* Returns the transfer that follows a cancelled one in its slot, with parts in both groups; ret_old: the slot's old
+ * number. */
 static struct wf_transfer *next_user(uint64_t seed, weft_transfer *ret_old)
 {
 	struct weft_event event;
@@ -77,7 +75,7 @@ static struct wf_transfer *next_user(uint64_t seed, weft_transfer *ret_old)
 	weft_transfer id;
 
 	*ret_old = begin_write(seed + 1);
-	assert_int_equal(weft_cancel(here.engine, *ret_old), 0);
+	assert_int_equal(weft_transfer_cancel(here.engine, *ret_old), 0);
 	wait_for_end(&event);
 	assert_int_equal(event.status, -ECANCELED);
 	id = begin_write(seed);

@@ -1,7 +1,7 @@
 /*
- * Strangers who connect to an engine's port over tcp and do not speak, or not as a peer does: they come and go, come
- * and stay, and stay while a rail is reset. They get no hold on the process: its descriptors are its own again, its
- * peers are served all along, and new ones can connect while strangers hold on.
+ * Strangers that connect to an engine's port over tcp and do not speak, or not as a peer does: they come and go, come
+ * and stay, and stay while a rail is reset. They get no hold on the process: it gets its descriptors back, its peers
+ * are served all the while, and new ones can connect while strangers hold on.
  */
 #include "support/peer.h"
 #include "support/rest.h"
@@ -23,16 +23,16 @@
 #define PASSED      400
 #define STAY        300
 #define AT_A_PORT   8
-#define SPARE       200 /* descriptors that the process they come to may still open */
+#define SPARE       200 /* descriptors that the attacked process may still open */
 #define RUSH        3000
 #define SLOW        40
 #define HALVES      10
 #define DESCRIPTORS 4096 /* listeners have lower ones */
 
 static struct pair pair;
-static _Atomic uint32_t closed; /* connections, as this process's log has it */
+static _Atomic uint32_t closed; /* connections, as this process's log says */
 static int stranger[STAY + 64 * AT_A_PORT];
-static in_port_t came_to[STAY + 64 * AT_A_PORT]; /* those who came here */
+static in_port_t came_to[STAY + 64 * AT_A_PORT]; /* ports of the strangers that came here */
 
 static int open_pair(void **state)
 {
@@ -72,7 +72,7 @@ static struct sockaddr_in door(void)
 	struct weft_path_info info;
 	char *colon;
 
-	assert_status(weft_path_info(pair.here.engine, pair.peer, 0, 0, &info), 0);
+	assert_status(weft_path_info(pair.here.engine, pair.peer, 0, 0, &info, sizeof(info)), 0);
 	colon = strchr(info.address, ':');
 	assert_non_null(colon);
 	*colon = 0;
@@ -103,7 +103,7 @@ static void served(void)
 	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
 }
 
-/* Whoever is served meanwhile adds no more than the few descriptors of paths that come late. */
+/* Peers that are served meanwhile add only the few descriptors of late paths. */
 static void only_its_own(uint64_t before)
 {
 	uint64_t deadline = now_ns() + LIMIT, now;
@@ -136,7 +136,7 @@ static void come_and_go(void **state)
 	only_its_own(before);
 }
 
-/* A byte, and later more: libfabric may take the first and never look again. Some leave, some go on for ever. */
+/* One byte, and later more: libfabric may read the first and never look again. Some leave, some go on for ever. */
 static void speak_slowly(void **state)
 {
 	struct sockaddr_in to = door();
@@ -167,10 +167,10 @@ static void speak_slowly(void **state)
 		fail_msg("%llu descriptors, %llu before", (unsigned long long)now, (unsigned long long)before);
 }
 
-/* The first half of a proper request, and then nothing: whoever waits for the second half waits for ever. */
+/* The first half of a proper request, and then nothing: waiting for the second half would take for ever. */
 static void stop_half_way(void **state)
 {
-	static const uint8_t header[32] = { 3, 0, 0, 8 }; /* version, type, and how much follows */
+	static const uint8_t header[32] = { 3, 0, 0, 8 }; /* version, type, and the length of the rest */
 	struct sockaddr_in to = door();
 
 	served();
@@ -184,7 +184,7 @@ static void stop_half_way(void **state)
 	served();
 }
 
-/* More than it has descriptors for. */
+/* More than the process has descriptors for. */
 static void come_and_stay(void **state)
 {
 	struct sockaddr_in to = door();
@@ -206,7 +206,7 @@ static void come_and_stay(void **state)
 			served();
 	}
 	assert_status(side_open(&other, &config), 0);
-	assert_status(weft_peer_add(other.engine, pair.there.address.data, pair.there.address.bytes, &peer), 0);
+	assert_status(weft_peer_add(other.engine, pair.there.address.data, pair.there.address.bytes, NULL, &peer), 0);
 	assert_status(side_wait_peer(&other, WEFT_EVENT_PEER_UP, peer, LIMIT, &event), 0);
 	weft_event_release(&event);
 	only_its_own(before + 8);
@@ -215,7 +215,7 @@ static void come_and_stay(void **state)
 	assert_status(side_close(&other), 0);
 }
 
-/* The next descriptor after this one that this process listens at; -1: there is none. */
+/* Returns the next listening descriptor of this process after this one; -1: none. */
 static int next_listener(int fd, struct sockaddr_in *ret_name)
 {
 	while (++fd < DESCRIPTORS) {
@@ -229,7 +229,7 @@ static int next_listener(int fd, struct sockaddr_in *ret_name)
 	return -1;
 }
 
-/* Some at every port that this process listens at. */
+/* Some at every port at which this process listens. */
 static int come_here(void)
 {
 	struct sockaddr_in name;
@@ -253,7 +253,7 @@ static uint32_t not_accepted_yet(int listener)
 	return info.tcpi_unacked;
 }
 
-/* So many at once that libfabric loses some whose descriptors are thousands apart. Each is counted once. */
+/* A rush large enough that libfabric loses some whose descriptors are thousands apart. Each is counted once. */
 static void come_in_a_rush(void **state)
 {
 	struct rlimit limit, before_limit;
@@ -299,7 +299,7 @@ static bool is_turned_away(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-/* Of those who came to a port that is closed by now. */
+/* Counts those that came to a port that is now closed. */
 static int turned_away(int count, bool away)
 {
 	int found = 0;
@@ -309,7 +309,7 @@ static int turned_away(int count, bool away)
 	return found;
 }
 
-/* So that this process cannot open another. */
+/* Uses them up, so that this process cannot open another. */
 static int take_descriptors(int *taken, int room)
 {
 	struct rlimit limit;
@@ -333,7 +333,7 @@ static void give_descriptors(const int *taken, int count, const struct rlimit *l
 		close(taken[i]);
 }
 
-/* Until this process has accepted those who came, and libfabric knows them. */
+/* Waits until this process has accepted those that came, and libfabric knows them. */
 static void wait_for_descriptors(int least)
 {
 	uint64_t until = now_ns() + LIMIT;
@@ -343,12 +343,12 @@ static void wait_for_descriptors(int least)
 	assert_true(open_fds() >= least);
 }
 
-/* The endpoint they wait at is closed: libfabric must not be left with them, and then they speak. Also where the process
- * can open nothing. */
+/* The endpoint at which they wait is closed: libfabric must not keep them, and then they speak. Also when the
+ * process can open nothing. */
 static void stay(bool no_descriptors)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, BYTES };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 1, .timeout_ns = 100 * MS };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 1, .timeout_ns = 100 * MS };
 	struct weft_event event;
 	struct rlimit limit;
 	int taken[64], taken_count = 0, count, before;

@@ -1,7 +1,7 @@
 /*
- * What weft's threads and the application's leave alone: the wall clock, which may be set at any time; signals, which are the
- * application's; and a thread that is cancelled while it waits. This program has its own clock_gettime(), with a wall clock
- * that is two minutes behind the kernel's.
+ * What weft's threads and the application's threads leave alone: the wall clock, which may be set at any time; signals,
+ * which are the application's; and a thread that is cancelled while it waits. This program has its own clock_gettime(),
+ * with a wall clock two minutes behind the kernel's.
  */
 #include "support/peer.h"
 
@@ -37,7 +37,7 @@ static int open_side(void **state)
 
 static int close_side(void **state)
 {
-	alarm(60); /* it returns, or we do not */
+	alarm(60); /* ends the program if it does not return */
 	assert_status(side_close(&side), 0);
 	alarm(0);
 	return 0;
@@ -63,7 +63,7 @@ static void on_signal(int number)
 	atomic_store(&handled_by, gettid());
 }
 
-/* With every thread of our own blocking it, the signal waits for one that does not. */
+/* All our own threads block the signal: it must wait until one of them does not. */
 static void signals_are_ours(void **state)
 {
 	struct sigaction action = { .sa_handler = on_signal }, before;
@@ -76,7 +76,7 @@ static void signals_are_ours(void **state)
 	assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
 	assert_int_equal(pthread_sigmask(SIG_BLOCK, &one, &old), 0);
 	assert_int_equal(kill(getpid(), SIGUSR1), 0);
-	/* The workers have had a turn each since: whoever would take it has. */
+	/* Each worker has had a turn since: one that would take the signal has done so. */
 	assert_status(weft_region_register(side.engine, memory, sizeof(memory), 0, &region), 0);
 	assert_status(weft_region_close(side.engine, region), 0);
 	assert_int_equal(atomic_load(&handled_by), 0);
@@ -92,7 +92,7 @@ static void *wait_for_ever(void *queue)
 	struct weft_event event;
 
 	atomic_store(&waiter_number, gettid());
-	weft_queue_wait(queue, &event, 1, WEFT_FOREVER);
+	weft_queue_wait(queue, &event, sizeof(event), 1, WEFT_FOREVER);
 	return NULL;
 }
 
@@ -114,16 +114,16 @@ static void cancel_a_waiter(weft_queue *queue)
 /* Nobody waits there any more: the queue can be used and closed, and so can the engine (close_side). */
 static void cancelled_while_waiting(void **state)
 {
-	struct weft_op op = { 0 };
+	struct weft_op op = { .size = sizeof(op) };
 	struct weft_event event;
 	weft_queue *other;
 
-	assert_status(weft_queue_open(side.engine, &other), 0);
+	assert_status(weft_queue_open(side.engine, 0, &other), 0);
 	for (int i = 0; i < 5; i++)
 		cancel_a_waiter(other);
 	op.queue = other;
-	assert_status(weft_expect(side.engine, 1, 0, &op, NULL), 0);
-	assert_int_equal(weft_queue_wait(other, &event, 1, LIMIT), 1);
+	assert_status(weft_expect(side.engine, 0, 1, 0, &op, NULL), 0);
+	assert_int_equal(weft_queue_wait(other, &event, sizeof(event), 1, LIMIT), 1);
 	weft_event_release(&event);
 	alarm(60);
 	assert_status(weft_queue_close(other), 0);

@@ -1,5 +1,4 @@
-/* Unequal numbers of rails: one against four, in both directions, with data, reads, messages and
- * notifications. */
+/* Unequal numbers of rails: one against four, in both directions, with data, reads, messages and notifications. */
 #include "support/peer.h"
 
 #include <string.h>
@@ -11,7 +10,7 @@ static void exercise(uint32_t here_rails, uint32_t there_rails)
 	static const char *const rails[] = { "", "127.0.0.1", "127.0.0.1,127.0.0.2", "127.0.0.2,127.0.0.3,127.0.0.4",
 					     "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4" };
 	struct weft_config here = side_config(), there = side_config();
-	struct weft_op op = { .notify = { WEFT_NOTIFY_FENCED, .tag = 44 } };
+	struct weft_op op = { .size = sizeof(op), .notify = WEFT_NOTIFY_FENCED, .notify_tag = 44 };
 	struct weft_peer_info info;
 	struct peer_event told;
 	struct pair pair;
@@ -21,10 +20,10 @@ static void exercise(uint32_t here_rails, uint32_t there_rails)
 	here.rails = rails[here_rails];
 	there.rails = rails[there_rails];
 	pair_open(&pair, &here, &there, BYTES);
-	assert_status(weft_peer_info(pair.here.engine, pair.peer, &info), 0);
+	assert_status(weft_peer_info(pair.here.engine, pair.peer, &info, sizeof(info)), 0);
 	assert_int_equal(info.rails, there_rails);
 	pattern_fill(pair.memory, BYTES, 1, 0);
-	struct weft_write write = { pair.region, 0, pair.remote, 0, BYTES };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, BYTES };
 
 	op.queue = pair.here.queue;
 	op.tag = 4;
@@ -33,13 +32,13 @@ static void exercise(uint32_t here_rails, uint32_t there_rails)
 	peer_check(&pair.there, pair.number, 0, BYTES, 1);
 	assert_status(end_of(&pair.here, 4), 0);
 
-	/* All of the side with more rails takes part: it may be only one rail that the other has. */
+	/* All rails of the larger side take part, even if the other side has only one. */
 	for (uint32_t i = 0; i < here_rails; i++) {
 		struct weft_rail_info rail;
 
 		for (int tries = 0; tries < 20; tries++)
 			assert_status(pair_write(&pair, 0, 0, BYTES), 0);
-		assert_status(weft_rail_info(pair.here.engine, i, &rail), 0);
+		assert_status(weft_rail_info(pair.here.engine, i, &rail, sizeof(rail)), 0);
 		assert_true(rail.bytes > 0);
 	}
 
@@ -57,9 +56,9 @@ static void exercise(uint32_t here_rails, uint32_t there_rails)
 	weft_event_release(&event);
 	assert_int_equal(pattern_differs(pair.memory, BYTES, 2, 0), BYTES);
 	memset(pair.memory, 0, BYTES);
-	struct weft_read read = { pair.remote, 0, pair.region, 0, BYTES };
+	struct weft_read read = { sizeof(read), pair.remote, 0, pair.region, 0, BYTES };
 
-	op.notify.kind = WEFT_NOTIFY_NOTHING;
+	op.notify = WEFT_NOTIFY_NOTHING;
 	op.tag = 6;
 	assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
 	assert_status(end_of(&pair.here, 6), 0);

@@ -1,23 +1,11 @@
 /* Contiguous writes: sizes around every limit, odd offsets, many at once, neighbours untouched. */
-#include "support/peer.h"
+#include "support/fixture.h"
 
 #include <string.h>
 
 #define BYTES (8u << 20)
 
-static struct pair pair;
-
-static int open_pair(void **state)
-{
-	pair_open(&pair, NULL, NULL, BYTES);
-	return 0;
-}
-
-static int close_pair(void **state)
-{
-	pair_close(&pair);
-	return 0;
-}
+const uint64_t pair_bytes = BYTES;
 
 /* Writes with a guard on either side and checks that exactly the range changed. */
 static void write_and_check(uint64_t from, uint64_t to, uint64_t bytes, uint64_t seed)
@@ -60,8 +48,8 @@ static void whole_region(void **state)
 
 static void nothing(void **state)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 0 };
-	struct weft_op op = { .queue = pair.here.queue, .tag = 7 };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 0 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 7 };
 	struct weft_event event;
 
 	peer_fill(&pair.there, pair.number, 0, 64, 9);
@@ -77,8 +65,8 @@ static void nothing(void **state)
 
 static void end_says_all(void **state)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 123456 };
-	struct weft_op op = { .queue = pair.here.queue, .tag = UINT64_C(0xfedcba9876543210) };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 123456 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = UINT64_C(0xfedcba9876543210) };
 	weft_transfer transfer = 0;
 	struct weft_event event;
 
@@ -101,8 +89,8 @@ static void many_at_once(void **state)
 
 	pattern_fill(pair.memory, COUNT * SIZE, 77, 0);
 	for (uint64_t i = 0; i < COUNT; i++) {
-		struct weft_write write = { pair.region, i * SIZE, pair.remote, i * SIZE, SIZE };
-		struct weft_op op = { .queue = pair.here.queue, .tag = 1000 + i };
+		struct weft_write write = { sizeof(write), pair.region, i * SIZE, pair.remote, i * SIZE, SIZE };
+		struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 1000 + i };
 
 		assert_status(weft_write(pair.here.engine, &write, &op, NULL), 0);
 	}
@@ -118,17 +106,17 @@ static void many_at_once(void **state)
 	peer_check(&pair.there, pair.number, 0, COUNT * SIZE, 77);
 }
 
-/* Nobody asked for the end: the data still goes, and the slot comes back. */
+/* Nobody asked for the end: the data still goes, and the slot is free again. */
 static void without_an_end(void **state)
 {
-	struct weft_write write = { pair.region, 0, pair.remote, 0, 4096 };
+	struct weft_write write = { sizeof(write), pair.region, 0, pair.remote, 0, 4096 };
 	uint64_t deadline = now_ns() + LIMIT;
-	struct weft_info info;
+	struct weft_engine_info info;
 
 	pattern_fill(pair.memory, 4096, 55, 0);
 	assert_status(weft_write(pair.here.engine, &write, NULL, NULL), 0);
 	do {
-		assert_status(weft_engine_info(pair.here.engine, &info), 0);
+		assert_status(weft_engine_info(pair.here.engine, &info, sizeof(info)), 0);
 		assert_true(now_ns() < deadline);
 	} while (info.transfers_in_flight);
 	peer_check(&pair.there, pair.number, 0, 4096, 55);
@@ -140,15 +128,15 @@ static void rails_share(void **state)
 	struct weft_rail_info info;
 
 	for (uint32_t i = 0; i < transport->count; i++) {
-		assert_status(weft_rail_info(pair.here.engine, i, &info), 0);
+		assert_status(weft_rail_info(pair.here.engine, i, &info, sizeof(info)), 0);
 		assert_string_equal(info.provider, transport->provider);
 		before[i] = info.bytes;
 	}
-	assert_status(weft_rail_info(pair.here.engine, transport->count, &info), -ENOENT);
+	assert_status(weft_rail_info(pair.here.engine, transport->count, &info, sizeof(info)), -ENOENT);
 	for (int i = 0; i < 8; i++)
 		assert_status(pair_write(&pair, 0, 0, BYTES), 0);
 	for (uint32_t i = 0; i < transport->count; i++) {
-		assert_status(weft_rail_info(pair.here.engine, i, &info), 0);
+		assert_status(weft_rail_info(pair.here.engine, i, &info, sizeof(info)), 0);
 		assert_int_equal(info.state, WEFT_RAIL_UP);
 		assert_true(info.bytes > before[i]);
 		assert_int_equal(info.errors, 0);
@@ -163,7 +151,7 @@ static int run(void)
 		cmocka_unit_test(without_an_end), cmocka_unit_test(rails_share),
 	};
 
-	return cmocka_run_group_tests_name("write", tests, open_pair, close_pair);
+	return cmocka_run_group_tests_name("write", tests, pair_setup, pair_teardown);
 }
 
 int main(int argc, char **argv)

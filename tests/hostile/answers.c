@@ -1,4 +1,5 @@
-/* Slots that the victim holds until we acknowledge what it says to us, which we never do: others must get their answers. */
+/* The victim holds slots until we acknowledge what it says to us, and we never do: others must still get their
+ * answers. */
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 
@@ -17,9 +18,9 @@ static void answer_calls(struct answered *answered)
 {
 	struct weft_event event;
 
-	while (weft_queue_poll(world.victim.queue, &event, 1) == 1) {
+	while (weft_queue_poll(world.victim.queue, &event, sizeof(event), 1) == 1) {
 		if (event.type == WEFT_EVENT_CALL) {
-			int error = weft_reply(world.victim.engine, event.peer, event.call, 0, "yes", 3);
+			int error = weft_reply(world.victim.engine, event.peer, event.call, 0, "yes", 3, NULL, NULL);
 
 			assert_true(!error || error == -EAGAIN);
 			answered->calls++;
@@ -43,7 +44,7 @@ static void wait_for_calls(struct answered *answered, uint32_t calls)
 	}
 }
 
-/* As many calls as asked for, all of them answered by the application, none of the answers acknowledged. */
+/* Makes that many calls; the application answers all of them, and no answer is acknowledged. */
 static struct answered call_in_silence(struct raw_link *link, uint32_t calls)
 {
 	struct answered answered = { 0 };
@@ -51,14 +52,14 @@ static struct answered call_in_silence(struct raw_link *link, uint32_t calls)
 	for (uint32_t i = 0; i < calls; i++) {
 		assert_true(raw_message(&world.stranger, link, WF_MESSAGE_CALL, i + 1, "?", 1));
 		answer_calls(&answered);
-		if (i % AT_ONCE == AT_ONCE - 1) /* the victim need not take more than its window */
+		if (i % AT_ONCE == AT_ONCE - 1) /* the victim need not accept more than its window */
 			wait_for_calls(&answered, i + 1);
 	}
 	wait_for_calls(&answered, calls);
 	return answered;
 }
 
-/* One stranger. What it is refused, nobody else is. */
+/* One stranger. Nobody else is refused what it is refused. */
 void never_acknowledge_replies(void **state)
 {
 	struct raw_link link = { 0 };
@@ -72,7 +73,7 @@ void never_acknowledge_replies(void **state)
 	friend_works();
 }
 
-/* Each with a share of its own: not all of them together. */
+/* Many names, each with a share of its own: they must not use up all slots together. */
 void never_acknowledge_under_many_names(void **state)
 {
 	uint32_t accepted = 0;
@@ -89,7 +90,7 @@ void never_acknowledge_under_many_names(void **state)
 	friend_works();
 }
 
-/* What the victim's engine tells its peers by itself takes no reply's place. */
+/* What the victim's engine itself tells its peers uses no slots of replies. */
 void never_acknowledge_revocations(void **state)
 {
 	static char memory[4096];

@@ -1,4 +1,4 @@
-/* Every attack: what is tried, and in the code what must hold at the victim. A file for each kind. */
+/* Every attack: what is tried, and in the code what must hold at the victim. One file per kind. */
 #ifndef HOSTILE_ATTACKS_H
 #define HOSTILE_ATTACKS_H
 
@@ -47,6 +47,7 @@ void addresses_of_every_kind(void **state);
 void noise(void **state);
 void answer_another_question(void **state);
 void answer_what_nobody_asked(void **state);
+void grants_out_of_the_blue(void **state);
 void move_all_the_time(void **state);
 
 /* names.c */

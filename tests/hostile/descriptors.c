@@ -1,6 +1,7 @@
 /*
- * The process's descriptors: over tcp the victim connects to whatever address a hello claims. At each of these somebody listens who
- * never says a word, or does not even take the connection. It must not keep them, nor touch a socket that is not its own.
+ * The process's descriptors: over tcp the victim connects to any address that a hello claims. At each of these a
+ * listener never says a word, or does not even accept the connection. The victim must not keep such connections, nor
+ * touch a socket that is not its own.
  */
 #include "hostile/attacks.h"
 #include "hostile/world.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 #define LISTENERS 400
-#define FULL      24  /* of them have no room for another: whoever connects is left waiting */
+#define FULL      24  /* listeners without room for another connection, which leave the connecting side waiting */
 #define ROOM      140 /* that may be open at a time: those on trial, those that go, and a few of our own */
 #define NAMES     6
 #define RAILS     64
@@ -35,7 +36,7 @@ static int listen_somewhere(int backlog, struct sockaddr_in *ret_name)
 	return fd;
 }
 
-/* In a process of its own, which holds its ends of the connections. */
+/* Runs in a process of its own, which holds its ends of the connections. */
 static void be_silent(int to)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -103,7 +104,7 @@ static void set_port(struct wf_wire_rail *rail, uint16_t to)
 	memcpy(rail->address + offsetof(struct sockaddr_in, sin_port), &to, sizeof(to));
 }
 
-/* What a stranger made it open is closed again. */
+/* Connections that a stranger made it open are closed again. */
 static void closes_what_it_opened(uint32_t before)
 {
 	uint64_t limit = now_ns() + LIMIT;
@@ -117,7 +118,7 @@ static void closes_what_it_opened(uint32_t before)
 		fail_msg("%u descriptors, %u before", now, before);
 }
 
-/* The application's own connections, from where the rail is to where the strangers say they are. */
+/* The application's own connections, from the rail's address to those that the strangers claim. */
 static int connect_ourselves(uint16_t to)
 {
 	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = to };
@@ -166,11 +167,11 @@ void names_at_silent_addresses(void **state)
 	closes_what_it_opened(before);
 	for (int i = 0; i < 8; i++)
 		is_ours_still(ours[i]);
-	/* Whoever is where it says comes in all the same. */
+	/* A peer that lives where it says still gets in. */
 	assert_true(raw_connect(&world.stranger, &(struct raw_link){ 0 }));
 }
 
-/* It is where it says by its last rail; at the others it is not, and lets the victim say hello to them. */
+/* Only its last rail is where it says; at the others it lets the victim say hello in vain. */
 void rails_at_silent_addresses(void **state)
 {
 	struct wf_wire_address *as = &world.stranger.address;

@@ -1,5 +1,6 @@
 /* Somebody else's name, guessed numbers, and many names: what a greeting can and cannot do. */
-#include "engine/engine.h"
+#include "engine/core/control.h"
+#include "engine/core/engine.h"
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 
@@ -14,13 +15,13 @@ static struct wf_wire_address address_of(const struct actor *actor)
 	return address;
 }
 
-/* No event says that the friend went, and what it does goes on as if nothing had happened. */
+/* No event says that the friend went, and its operations go on as if nothing had happened. */
 static void nothing_happened(void)
 {
 	struct weft_event event;
 
 	friend_works();
-	while (weft_queue_poll(world.victim.queue, &event, 1) == 1) {
+	while (weft_queue_poll(world.victim.queue, &event, sizeof(event), 1) == 1) {
 		assert_true(event.type != WEFT_EVENT_PEER_DOWN && event.type != WEFT_EVENT_RAIL_DOWN);
 		weft_event_release(&event);
 	}
@@ -45,17 +46,17 @@ void hello_in_the_friends_name(void **state)
 
 	for (uint32_t i = 0; i < 20; i++) {
 		hello.from_epoch += 100000;
-		hello.token = i % 3 ? random_next(&hello.first) : 0;
+		hello.token = i % 3 ? random_next(&hello.greeting.secret) : 0;
 		assert_true(raw_greet(&world.stranger, &hello, &as));
 		friend_works();
 	}
-	/* Not a word to the address it claims. */
+	/* The victim sends nothing to the address it claims. */
 	while (raw_receive(&world.stranger, 200 * MS, &frame))
 		assert_true(frame->kind != WF_FRAME_WELCOME && frame->kind != WF_FRAME_CHALLENGE);
 	nothing_happened();
 }
 
-/* The same name, before the application has added the friend: what it hands over counts. */
+/* The same name, before the application has added the friend: the application's address counts. */
 void steal_a_name_early(void **state)
 {
 	struct raw_link link = { 0 };
@@ -70,17 +71,17 @@ void steal_a_name_early(void **state)
 	world.stranger.address = address_of(&later);
 	world.stranger.address.rail[0] = own.rail[0];
 	world.stranger.address.revision += 1000;
-	assert_true(raw_connect(&world.stranger, &link)); /* whoever was never added is whoever it says */
-	assert_int_equal(weft_peer_add(world.victim.engine, later.address, later.address_bytes, &peer), 0);
+	assert_true(raw_connect(&world.stranger, &link)); /* a peer that was never added may claim any name */
+	assert_int_equal(weft_peer_add(world.victim.engine, later.address, later.address_bytes, NULL, &peer), 0);
 	assert_int_equal(weft_send(world.victim.engine, peer, 99, "for later", 9, NULL, NULL), 0);
 	do {
 		assert_true(now_ns() < limit);
 		event.type = WEFT_EVENT_NONE;
-		if (weft_queue_poll(later.queue, &event, 1) == 1)
+		if (weft_queue_poll(later.queue, &event, sizeof(event), 1) == 1)
 			weft_event_release(&event);
 	} while (event.type != WEFT_EVENT_MESSAGE);
 	assert_int_equal(event.tag, 99);
-	assert_int_equal(weft_close(later.engine), 0);
+	assert_int_equal(weft_engine_close(later.engine), 0);
 	nothing_happened();
 }
 
@@ -96,7 +97,7 @@ void frames_in_the_friends_name(void **state)
 		for (uint32_t i = 0; i < 64; i++) {
 			struct wf_frame frame = raw_frame(&world.stranger, &link, kind);
 
-			/* As the engines count: from the low bits of their incarnations. */
+			/* The engines count from the low bits of their incarnations. */
 			frame.from_epoch = (uint32_t)(as.incarnation & 0xffff) + 1 + i % 8;
 			frame.to_epoch = (uint32_t)(world.stranger.theirs.incarnation & 0xffff) + 1 + i / 8;
 			frame.type = WF_MESSAGE_SEND;
@@ -115,9 +116,9 @@ void frames_in_the_friends_name(void **state)
 
 static uint64_t peers_of_the_victim(uint64_t *ret_bytes)
 {
-	struct weft_info info;
+	struct weft_engine_info info;
 
-	assert_int_equal(weft_engine_info(world.victim.engine, &info), 0);
+	assert_int_equal(weft_engine_info(world.victim.engine, &info, sizeof(info)), 0);
 	*ret_bytes = info.memory_bytes;
 	return info.peers;
 }
@@ -135,7 +136,7 @@ void thousands_of_names(void **state)
 
 		as.incarnation += 1 + i;
 		hello = raw_hello(&world.stranger, &as);
-		hello.first += i;
+		hello.greeting.secret += i;
 		hello.token = i;
 		raw_greet(&world.stranger, &hello, &as);
 	}
@@ -145,7 +146,7 @@ void thousands_of_names(void **state)
 	nothing_happened();
 }
 
-/* Names that do prove themselves: no more of them than the engine allows, and the friend is none of them. */
+/* Names that do prove themselves: no more of them than the engine allows, and the friend does not count. */
 int few_strangers(void **state)
 {
 	world_victim.max_strangers = 4;
@@ -178,7 +179,7 @@ static void nothing_but_strangers_left(void)
 	friend_works();
 }
 
-/* Each visit leaves news for an application that does not read: there is an end to that. */
+/* Each visit leaves events for an application that does not read: their number is bounded. */
 void come_and_go(void **state)
 {
 	struct weft_event event;
@@ -224,7 +225,7 @@ void knock_where_nobody_is_let_in(void **state)
 	nothing_happened();
 }
 
-/* Addresses that are none: of any length, of another format, the victim's own, where nobody is. */
+/* Invalid addresses: of any length, of another format, the victim's own, and where nobody lives. */
 void addresses_of_every_kind(void **state)
 {
 	uint64_t seed = 5;
@@ -254,7 +255,7 @@ void addresses_of_every_kind(void **state)
 			break;
 		}
 		hello = raw_hello(&world.stranger, &as);
-		hello.from_rail = (uint8_t)(i % 7 ? 0 : i);
+		hello.greeting.from_rail = (uint8_t)(i % 7 ? 0 : i);
 		raw_greet(&world.stranger, &hello, &as);
 	}
 	nothing_happened();
@@ -289,11 +290,11 @@ static enum weft_path_state path_to(const struct raw_link *link)
 {
 	struct weft_path_info info;
 
-	assert_int_equal(weft_path_info(world.victim.engine, link->handle, 0, 0, &info), 0);
+	assert_int_equal(weft_path_info(world.victim.engine, link->handle, 0, 0, &info, sizeof(info)), 0);
 	return info.state;
 }
 
-/* A path carries nothing by the answer to another hello than the one that asks now, as one that was late would be. */
+/* The answer to an earlier hello, which may come late, opens no path: only the answer to the current one does. */
 void answer_another_question(void **state)
 {
 	struct raw_link link = { 0 };
@@ -318,7 +319,7 @@ static int read_pace(struct wf_group *group, void *ret_ns)
 	return 0;
 }
 
-/* How long things take on the victim's rail, as far as it knows: whoever cancels there waits accordingly. */
+/* How long operations take on the victim's rail, as far as it knows: a cancel there waits accordingly. */
 static uint64_t pace(void)
 {
 	static uint64_t took_ns;
@@ -327,7 +328,7 @@ static uint64_t pace(void)
 	return took_ns;
 }
 
-/* The answer to a hello once more, long after: it is not that late. */
+/* The answer to a hello once more, long after: the rail must not look that slow. */
 void answer_what_nobody_asked(void **state)
 {
 	struct wf_frame *frame, welcome, ping;
@@ -352,6 +353,25 @@ void answer_what_nobody_asked(void **state)
 		assert_true(raw_receive(&world.stranger, LIMIT, &frame));
 	while (frame->kind != WF_FRAME_PONG);
 	assert_in_range(pace(), 0, before < S ? S : before);
+	nothing_happened();
+}
+
+/* Questions from rails that it does not have, and grants of more than there is that nobody asked for. */
+void grants_out_of_the_blue(void **state)
+{
+	struct raw_link link = { 0 };
+	struct wf_frame *frame;
+
+	assert_true(raw_connect(&world.stranger, &link));
+	for (uint32_t i = 0; i < 512; i++) {
+		struct wf_frame lie = raw_frame(&world.stranger, &link, i % 2 ? WF_FRAME_ASK : WF_FRAME_GRANT);
+
+		lie.grant =
+		    (struct wf_grant){ .question = i / 16, .immediates = UINT32_MAX, .from_rail = (uint8_t)(i / 2) };
+		raw_send(&world.stranger, &lie, NULL); /* a full NIC refuses some */
+		while (raw_receive(&world.stranger, 0, &frame))
+			assert_true(frame->kind != WF_FRAME_GRANT || frame->token == RAW_SECRET);
+	}
 	nothing_happened();
 }
 
@@ -381,11 +401,11 @@ static char *seen_at(const struct raw_link *link)
 {
 	static struct weft_path_info info;
 
-	assert_int_equal(weft_path_info(world.victim.engine, link->handle, 0, 0, &info), 0);
+	assert_int_equal(weft_path_info(world.victim.engine, link->handle, 0, 0, &info, sizeof(info)), 0);
 	return info.address;
 }
 
-/* Its new addresses are looked at now and then, not with each hello, and the log is not full of them. */
+/* The victim looks at its new addresses now and then, not with each hello, and does not flood the log. */
 void move_all_the_time(void **state)
 {
 	struct raw_link link = { 0 };
@@ -405,7 +425,7 @@ void move_all_the_time(void **state)
 		moves += strcmp(last, seen_at(&link)) != 0;
 		snprintf(last, sizeof(last), "%s", seen_at(&link));
 	}
-	/* One a second and a few at once; the first is where it was. Simulated addresses all look the same. */
+	/* One per second and a few at once; the first is where it was. Simulated addresses all look the same. */
 	assert_in_range(moves, world_is("tcp"), 6 + (now_ns() - since) / S);
 	assert_in_range(atomic_load(&world_warnings) - warnings, 0, 3);
 	nothing_happened();

@@ -1,11 +1,11 @@
-/* Memory touched by whoever knows the address alone, or more than a descriptor allows. */
+/* Memory accessed by a stranger that knows only the address, or beyond what a descriptor allows. */
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* What a stranger would try first: small numbers, handles, the last ones there are, what comes next to a known key. */
+/* What a stranger would try first: small numbers, handles, the largest ones, neighbours of a known key. */
 static uint32_t guess(const struct wf_wire_region *known, uint64_t *keys)
 {
 	uint32_t count = 0;
@@ -23,7 +23,7 @@ static uint32_t guess(const struct wf_wire_region *known, uint64_t *keys)
 	return count;
 }
 
-/* Simulated NICs choose keys themselves, as the real ones do: there a guess may succeed (docs/SECURITY.md). */
+/* Simulated NICs choose keys themselves, as real ones do: there a guess may succeed (docs/SECURITY.md). */
 static void try_all(bool write)
 {
 	weft_region own;
@@ -57,7 +57,7 @@ void read_with_a_guessed_key(void **state)
 	try_all(false);
 }
 
-/* One region after another: what one key was says nothing of the next. */
+/* One region after another: one key says nothing about the next. */
 void keys_do_not_repeat(void **state)
 {
 	enum { COUNT = 64 };
@@ -78,7 +78,7 @@ void keys_do_not_repeat(void **state)
 	}
 }
 
-/* The descriptor is known, but it says "write" alone. */
+/* The descriptor is known, but allows only writing. */
 void read_what_may_only_be_written(void **state)
 {
 	struct wf_wire_region closed = descriptor_of(world.closed_region);
@@ -89,20 +89,20 @@ void read_what_may_only_be_written(void **state)
 	friend_works();
 }
 
-/* Immediates without a key, of writes of something and of nothing: what is counted was written. */
+/* Immediates without a key, of empty and other writes: only real writes are counted. */
 void count_what_was_not_written(void **state)
 {
 	struct wf_wire_region open = descriptor_of(world.open_region);
-	struct weft_op op = { .queue = world.victim.queue, .tag = 1, .timeout_ns = WEFT_FOREVER };
+	struct weft_op op = { .size = sizeof(op), .queue = world.victim.queue, .tag = 1, .timeout_ns = WEFT_FOREVER };
 	struct weft_event event;
 	weft_transfer expect;
 
-	assert_int_equal(weft_expect(world.victim.engine, 7, 1, &op, &expect), 0);
+	assert_int_equal(weft_expect(world.victim.engine, 0, 7, 1, &op, &expect), 0);
 	for (uint64_t i = 0; i < 8; i++)
 		raw_write_immediate(&world.stranger, i / 2, open.key[0].base, i % 2 ? 64 : 0, 7);
 	memory_is_untouched();
 	friend_works();
-	assert_int_equal(weft_cancel(world.victim.engine, expect), 0); /* it had not ended */
+	assert_int_equal(weft_transfer_cancel(world.victim.engine, expect), 0); /* it had not ended */
 	assert_true(victim_sees(WEFT_EVENT_COUNTED, LIMIT, &event));
 	assert_int_equal(event.status, -ECANCELED);
 	weft_event_release(&event);

@@ -42,6 +42,7 @@ int main(int argc, char **argv)
 		ATTACK(noise),
 		ATTACK(answer_another_question),
 		ATTACK(answer_what_nobody_asked),
+		ATTACK(grants_out_of_the_blue),
 		ATTACK(move_all_the_time),
 		ATTACK(hear_what_the_owner_says),
 		ATTACK(share_the_owners_address),

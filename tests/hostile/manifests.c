@@ -1,4 +1,4 @@
-/* Questions about memory in the shape of manifests: what a checked write says it wrote. */
+/* Questions about memory disguised as manifests, which say what a checked write wrote. */
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 #include "wire/manifest.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The verdict on "you have these bytes there". */
+/* Returns the verdict on "you have these bytes there". */
 static int ask(struct raw_link *link, struct wf_manifest_range at, const void *bytes)
 {
 	static uint64_t call = 77;
@@ -22,13 +22,13 @@ static int ask(struct raw_link *link, struct wf_manifest_range at, const void *b
 				(uint32_t)wf_manifest_bytes(&manifest)));
 	while (now_ns() < limit)
 		if (raw_hear(&world.stranger, link, LIMIT, &frame) && frame->type == WF_MESSAGE_VERDICT &&
-		    frame->call == call)
+		    frame->subject == call)
 			return frame->status;
 	fail_msg("no verdict came");
 	return 0;
 }
 
-/* True and false are answered alike, and neither as a writer would be; nobody is notified. */
+/* True and false claims get the same answer, which is not a writer's; nobody is notified. */
 static void learns_nothing(struct raw_link *link, struct wf_manifest_range at)
 {
 	struct weft_event event;
@@ -48,7 +48,7 @@ static struct wf_manifest_range range_of(const struct wf_wire_region *region, ui
 	};
 }
 
-/* The handle is easily guessed: without the descriptor it is worth nothing. One byte at a time would do. */
+/* The handle is easily guessed, but worth nothing without the descriptor. Asking byte by byte would be enough. */
 void ask_what_memory_holds(void **state)
 {
 	struct wf_wire_region region = descriptor_of(world.closed_region);
@@ -64,7 +64,8 @@ void ask_what_memory_holds(void **state)
 	friend_works();
 }
 
-/* With the descriptor, but the right was taken back; or beyond the region's end; or of memory nobody may write. */
+/* With the descriptor, but after the right was revoked; or beyond the region's end; or of memory that nobody may
+ * write. */
 void ask_about_memory_that_was_revoked(void **state)
 {
 	struct wf_wire_region region = descriptor_of(world.closed_region);
@@ -86,7 +87,7 @@ static weft_region give_much(uint64_t bytes, void **ret_memory)
 {
 	weft_region region;
 
-	*ret_memory = calloc(1, bytes); /* never touched: no more than one page of it exists */
+	*ret_memory = calloc(1, bytes); /* never touched: at most one page of it exists */
 	assert_non_null(*ret_memory);
 	assert_int_equal(weft_region_register(world.victim.engine, *ret_memory, bytes, WEFT_REMOTE_WRITE, &region), 0);
 	return region;
@@ -94,11 +95,12 @@ static weft_region give_much(uint64_t bytes, void **ret_memory)
 
 static void friend_writes_checked(void)
 {
-	struct weft_write write = { world.source_region, 0, world.to_open, 0, 4096 };
-	struct weft_op op = { .queue = world.friend.queue,
+	struct weft_write write = { sizeof(write), world.source_region, 0, world.to_open, 0, 4096 };
+	struct weft_op op = { .size = sizeof(op),
+			      .queue = world.friend.queue,
 			      .tag = 4711,
 			      .timeout_ns = LIMIT,
-			      .notify = { .kind = WEFT_NOTIFY_FENCED },
+			      .notify = WEFT_NOTIFY_FENCED,
 			      .flags = WEFT_CHECKSUM };
 	struct weft_event event;
 	uint64_t limit = now_ns() + LIMIT;
@@ -108,13 +110,13 @@ static void friend_writes_checked(void)
 	do {
 		assert_true(now_ns() < limit);
 		event.tag = 0;
-		if (weft_queue_poll(world.friend.queue, &event, 1) == 1)
+		if (weft_queue_poll(world.friend.queue, &event, sizeof(event), 1) == 1)
 			weft_event_release(&event);
 	} while (event.tag != 4711);
 	assert_int_equal(event.status, 0);
 }
 
-/* One who may write asks for far more than it could have written: it waits for itself. */
+/* A peer that may write asks for far more than it could have written: it waits only for itself. */
 void have_much_checked(void **state)
 {
 	enum { COUNT = 200 };
@@ -131,7 +133,7 @@ void have_much_checked(void **state)
 
 	assert_true(raw_connect(&world.stranger, &link));
 	wf_manifest_pack(&manifest, packed);
-	/* On a full machine the victim may be too slow to receive: again then, it is the same message. */
+	/* On a full machine the victim may be too slow to receive: sends the same message again. */
 	limit_ns = now_ns() + LIMIT;
 	for (uint64_t i = 0; i < COUNT; i++)
 		while (!raw_message(&world.stranger, &link, WF_MESSAGE_MANIFEST, i, packed,
@@ -143,7 +145,7 @@ void have_much_checked(void **state)
 		verdicts += frame->type == WF_MESSAGE_VERDICT;
 	assert_true(verdicts < COUNT);
 	friend_works();
-	assert_int_equal(weft_close(world.victim.engine), 0); /* nothing of it is finished first */
+	assert_int_equal(weft_engine_close(world.victim.engine), 0); /* nothing of it is finished first */
 	world.victim.engine = NULL;
 	free(memory);
 }

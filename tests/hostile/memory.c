@@ -1,4 +1,4 @@
-/* Memory that the victim holds for a peer: messages nobody has read, messages that never get whole, claims. */
+/* Memory that the victim holds for a peer: unread messages, messages that never become whole, claims. */
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 
@@ -14,13 +14,13 @@ int small_window(void **state)
 	return world_open(state);
 }
 
-/* How many one-frame messages the victim takes of us until it acknowledges no more. */
+/* Returns how many one-frame messages the victim accepts until it acknowledges no more. */
 static uint64_t fill(struct raw_link *link)
 {
 	static uint8_t payload[WF_FRAME_PAYLOAD];
 	struct wf_frame *frame;
 
-	/* More than it allows, and then some that it has to ask for again. */
+	/* Sends more than it allows, so that some must be asked for again. */
 	for (uint64_t i = 0; i < 2 * WINDOW / WF_FRAME_BYTES; i++)
 		if (!raw_message(&world.stranger, link, WF_MESSAGE_SEND, 0, payload, sizeof(payload)))
 			break;
@@ -54,14 +54,14 @@ void fill_the_window_again_and_again(void **state)
 	}
 	assert_in_range(taken, 1, WINDOW / WF_FRAME_BYTES);
 	assert_in_range(messages_of_the_stranger(), taken, WINDOW / WF_FRAME_BYTES);
-	/* Read, it is there again. */
+	/* Once the messages are read, the window is there again. */
 	link = (struct raw_link){ .epoch = 7 };
 	assert_true(raw_connect(&world.stranger, &link));
 	assert_in_range(fill(&link), 1, WINDOW / WF_FRAME_BYTES);
 	friend_works();
 }
 
-/* One who leaves without a word and comes back under another name. All strangers together have 32 windows. */
+/* A stranger leaves silently and comes back under another name. All strangers together have 32 windows. */
 void leave_much_unread(void **state)
 {
 	uint64_t taken = 0;
@@ -105,7 +105,7 @@ void send_more_than_a_message(void **state)
 	friend_works();
 }
 
-/* What a sanitizer's allocator does not say is 0. */
+/* Returns 0 where a sanitizer's allocator does not say. */
 static uint64_t heap_bytes(void)
 {
 	struct mallinfo2 info = mallinfo2();
@@ -113,7 +113,7 @@ static uint64_t heap_bytes(void)
 	return info.uordblks + info.hblkhd;
 }
 
-/* One frame each of large messages that overlap: room is made for no more than may come. */
+/* One frame each of large overlapping messages: the victim makes no more room than may come. */
 void claim_much_with_little(void **state)
 {
 	static uint8_t payload[WF_FRAME_PAYLOAD];
@@ -132,11 +132,12 @@ void claim_much_with_little(void **state)
 			frame.payload_bytes = WF_FRAME_PAYLOAD;
 			assert_true(raw_send(&world.stranger, &frame, payload));
 		}
-	friend_works(); /* so that all of it was read */
+	friend_works(); /* ensures that all of it was read */
 	assert_true(heap_bytes() < before + WINDOW + 2 * MESSAGE);
 }
 
-/* Numbers that a peer may name: each is believed for what it can be, or ends the connection and nothing else. */
+/* Numbers that a peer may name: each is believed only as far as it is possible, or ends the connection and nothing
+ * else. */
 void lie_about_acknowledgements(void **state)
 {
 	static const struct {

@@ -1,4 +1,5 @@
-/* A name that nobody has added yet, taken by a stranger: what its real owner loses by that, and what the application mends. */
+/* A stranger takes a name that nobody has added yet: what its real owner loses by that, and how the application
+ * mends it. */
 #include "hostile/attacks.h"
 #include "hostile/world.h"
 
@@ -7,7 +8,7 @@
 
 #define TRIALS 12
 
-/* The owner of the name that is taken. */
+/* The owner of the taken name. */
 static struct actor owner;
 static struct wf_wire_address owners;
 
@@ -19,7 +20,7 @@ static void open_owner(void)
 	assert_int_equal(wf_blob_unpack_address(owner.address, owner.address_bytes, &owners), 0);
 }
 
-/* The stranger is the owner at the victim, its own endpoint first or last among what it says are its rails. */
+/* The stranger poses as the owner at the victim, with its own endpoint first or last among the rails it claims. */
 static void take_the_name(struct raw_link *link, uint32_t rails, bool last)
 {
 	struct wf_wire_rail own = world.stranger.address.rail[world.stranger.from_rail];
@@ -31,10 +32,10 @@ static void take_the_name(struct raw_link *link, uint32_t rails, bool last)
 	for (uint32_t i = 0; i < rails; i++)
 		world.stranger.address.rail[i] = i == world.stranger.from_rail ? own : owners.rail[0];
 	world.stranger.address.rail[world.stranger.from_rail].serial += 7;
-	assert_true(raw_connect(&world.stranger, link)); /* whoever was never added is whoever it says */
+	assert_true(raw_connect(&world.stranger, link)); /* a peer that was never added may claim any name */
 }
 
-/* Whatever comes to the stranger holds nothing that another said: each frame is proved by the receiver's own secret. */
+/* Nothing that comes to the stranger holds what another peer said: each frame carries the receiver's own secret. */
 static void hears_only_itself(uint64_t for_ns)
 {
 	uint64_t limit = now_ns() + for_ns;
@@ -58,11 +59,12 @@ static weft_peer add_victim(void)
 {
 	weft_peer victim;
 
-	assert_int_equal(weft_peer_add(owner.engine, world.victim.address, world.victim.address_bytes, &victim), 0);
+	assert_int_equal(weft_peer_add(owner.engine, world.victim.address, world.victim.address_bytes, NULL, &victim),
+			 0);
 	return victim;
 }
 
-/* The application says who the owner is: what it sends gets there, whatever the stranger goes on saying. */
+/* The application says who the owner is: what the owner sends gets there, whatever the stranger goes on saying. */
 static void the_application_decides(const struct raw_link *link)
 {
 	struct wf_wire_address as = world.stranger.address;
@@ -70,7 +72,7 @@ static void the_application_decides(const struct raw_link *link)
 	struct weft_event event;
 	weft_peer peer;
 
-	assert_int_equal(weft_peer_add(world.victim.engine, owner.address, owner.address_bytes, &peer), 0);
+	assert_int_equal(weft_peer_add(world.victim.engine, owner.address, owner.address_bytes, NULL, &peer), 0);
 	for (uint32_t i = 0; i < 5; i++) {
 		struct wf_frame hello;
 
@@ -85,7 +87,7 @@ static void the_application_decides(const struct raw_link *link)
 		assert_true(now_ns() < limit);
 		hears_only_itself(MS);
 		event.type = WEFT_EVENT_NONE;
-		if (weft_queue_poll(owner.queue, &event, 1) == 1)
+		if (weft_queue_poll(owner.queue, &event, sizeof(event), 1) == 1)
 			weft_event_release(&event);
 	} while (event.type != WEFT_EVENT_MESSAGE);
 	assert_int_equal(event.tag, 99);
@@ -93,7 +95,7 @@ static void the_application_decides(const struct raw_link *link)
 
 static void close_owner(void)
 {
-	assert_int_equal(weft_close(owner.engine), 0);
+	assert_int_equal(weft_engine_close(owner.engine), 0);
 	friend_works();
 }
 
@@ -110,7 +112,8 @@ void hear_what_the_owner_says(void **state)
 	close_owner();
 }
 
-/* The same, by an address that is the owner's and the stranger's: what the owner answers must not be passed on either. */
+/* The same, with an address that has both the owner's rail and the stranger's: the owner's answers must not be
+ * passed on either. */
 void share_the_owners_address(void **state)
 {
 	for (int last = 0; last < 2; last++) {
@@ -129,7 +132,8 @@ void share_the_owners_address(void **state)
 	}
 }
 
-/* Proved at its own address, the stranger says that it has moved to the owner's, and comes back when the owner was there. */
+/* The stranger, proved at its own address, claims that it has moved to the owner's, and comes back when the owner
+ * was there. */
 void move_to_the_owners_address(void **state)
 {
 	struct wf_wire_address there;
@@ -151,7 +155,7 @@ void move_to_the_owners_address(void **state)
 	close_owner();
 }
 
-/* Down to the revision: the blob that the application adds is what the victim has already, but not from its owner. */
+/* The same blob, down to the revision: the application adds what the victim already has, but not from its owner. */
 void be_added_in_the_owners_place(void **state)
 {
 	struct raw_link link = { 0 };
@@ -173,10 +177,10 @@ static void *add_owner(void *delay_ms)
 	struct timespec delay = { 0, (long)(uintptr_t)delay_ms * 1000000 };
 
 	nanosleep(&delay, NULL);
-	return (void *)(uintptr_t)weft_peer_add(world.victim.engine, owner.address, owner.address_bytes, &peer);
+	return (void *)(uintptr_t)weft_peer_add(world.victim.engine, owner.address, owner.address_bytes, NULL, &peer);
 }
 
-/* While the application adds the owner, the stranger asks and asks: what is secret between the two must not come to it. */
+/* While the application adds the owner, the stranger keeps asking: the secret between the two must not reach it. */
 void ask_while_the_owner_is_added(void **state)
 {
 	for (uint32_t i = 0; i < TRIALS; i++) {
@@ -192,10 +196,9 @@ void ask_while_the_owner_is_added(void **state)
 		for (limit = now_ns() + 150 * MS; now_ns() < limit;) {
 			say_hello(&link, &world.stranger.address);
 			for (int j = 0; j < 4 && raw_receive(&world.stranger, 0, &frame); j++)
-				if (frame->call == owners.incarnation && /* not of the trial before */
-				    (frame->kind == WF_FRAME_HELLO || frame->kind == WF_FRAME_WELCOME ||
-				     frame->kind == WF_FRAME_CHALLENGE))
-					assert_int_equal(frame->first, link.token);
+				if (wf_frame_is_greeting(frame->kind) &&
+				    frame->greeting.sought == owners.incarnation) /* not of the trial before */
+					assert_int_equal(frame->greeting.secret, link.token);
 		}
 		assert_int_equal(pthread_join(adder, &status), 0);
 		assert_null(status);

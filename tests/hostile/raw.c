@@ -153,7 +153,7 @@ static int wait_for(struct raw *raw, struct raw_request *request)
 	return request->done ? request->status : -FI_ETIMEDOUT;
 }
 
-/* A request that never completes stays with the provider: it is not given back. */
+/* A request that never completes stays with the provider and is not reused. */
 static struct raw_request *fresh_request(void)
 {
 	struct raw_request *request = calloc(1, sizeof(*request));
@@ -219,7 +219,7 @@ bool raw_receive(struct raw *raw, uint64_t limit_ns, struct wf_frame **ret_frame
 	return false;
 }
 
-/* Over tcp a write that is not delivered completes too: it has left. */
+/* Over tcp a write that is not delivered also completes: it has left. */
 static ssize_t post_write(struct raw *raw, struct raw_request *request, struct fi_rma_iov at, uint64_t immediate)
 {
 	struct iovec from = { raw->data, at.len };
@@ -273,16 +273,16 @@ int raw_read(struct raw *raw, uint64_t key, uint64_t at, uint64_t bytes)
 struct wf_frame raw_hello(const struct raw *raw, const struct wf_wire_address *as)
 {
 	return (struct wf_frame){ .kind = WF_FRAME_HELLO,
-				  .from_rail = raw->from_rail,
 				  .incarnation = as->incarnation,
 				  .from_epoch = 1,
-				  .credit = 1024,
-				  .ack = as->revision,
-				  .first = RAW_SECRET,
-				  .seq = 1,
-				  .total = 4 << 20,
-				  .tag = 1,
-				  .call = raw->theirs.incarnation };
+				  .greeting = { .handle = 1,
+						.sought = raw->theirs.incarnation,
+						.secret = RAW_SECRET,
+						.credit = 1024,
+						.max_message = 4 << 20,
+						.revision = as->revision,
+						.immediates = 1,
+						.from_rail = raw->from_rail } };
 }
 
 bool raw_greet(struct raw *raw, const struct wf_frame *hello, const struct wf_wire_address *as)
@@ -305,9 +305,9 @@ static bool answer(struct raw *raw, const struct raw_link *link, const struct wf
 	welcome.kind = WF_FRAME_WELCOME;
 	welcome.from_epoch = link->epoch;
 	welcome.to_epoch = hello->from_epoch;
-	welcome.to_peer = hello->tag;
-	welcome.token = hello->first;
-	welcome.status = hello->status + raw->misquote;
+	welcome.to_peer = hello->greeting.handle;
+	welcome.token = hello->greeting.secret;
+	welcome.greeting.question = hello->greeting.question + (uint32_t)raw->misquote;
 	return raw_greet(raw, &welcome, &raw->address);
 }
 
@@ -325,17 +325,17 @@ bool raw_connect(struct raw *raw, struct raw_link *link)
 		if (frame->kind == WF_FRAME_HELLO && !answer(raw, link, frame))
 			return false;
 		if (frame->kind == WF_FRAME_CHALLENGE) {
-			hello.token = frame->first;
+			hello.token = frame->greeting.secret;
 			if (frame->token != RAW_SECRET || !raw_greet(raw, &hello, &raw->address))
 				return false;
 		}
 		if (frame->kind != WF_FRAME_WELCOME || frame->to_epoch != link->epoch)
 			continue;
-		link->handle = frame->tag;
-		link->token = frame->first;
+		link->handle = frame->greeting.handle;
+		link->token = frame->greeting.secret;
 		link->their_epoch = frame->from_epoch;
-		link->credit = frame->credit;
-		link->max_message = frame->total;
+		link->credit = frame->greeting.credit;
+		link->max_message = frame->greeting.max_message;
 		return true;
 	}
 	return false;
@@ -361,7 +361,7 @@ bool raw_message(struct raw *raw, struct raw_link *link, uint8_t type, uint64_t 
 	frame.type = type;
 	frame.seq = frame.first = link->seq;
 	frame.total = frame.payload_bytes = bytes;
-	frame.call = call;
+	frame.subject = call;
 	if (!raw_send(raw, &frame, payload))
 		return false;
 	link->seq++;
@@ -380,7 +380,8 @@ bool raw_hear(struct raw *raw, struct raw_link *link, uint64_t limit_ns, struct 
 			answer(raw, link, frame);
 			continue;
 		}
-		if (frame->to_epoch != link->epoch)
+		if (frame->to_epoch != link->epoch || wf_frame_is_greeting(frame->kind) ||
+		    wf_frame_is_about_grants(frame->kind))
 			continue;
 		link->acked = frame->ack > link->acked ? frame->ack : link->acked;
 		link->credit = frame->credit > link->credit ? frame->credit : link->credit;

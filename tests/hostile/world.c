@@ -51,10 +51,10 @@ struct weft_config world_config(const char *host)
 
 void actor_open(struct actor *actor, const struct weft_config *config)
 {
-	assert_int_equal(weft_open(config, &actor->engine), 0);
-	assert_int_equal(weft_queue_open(actor->engine, &actor->queue), 0);
+	assert_int_equal(weft_engine_open(config, &actor->engine, NULL, 0), 0);
+	assert_int_equal(weft_queue_open(actor->engine, WEFT_QUEUE_LISTEN, &actor->queue), 0);
 	actor->address_bytes = sizeof(actor->address);
-	assert_int_equal(weft_address(actor->engine, actor->address, &actor->address_bytes), 0);
+	assert_int_equal(weft_engine_address(actor->engine, actor->address, &actor->address_bytes), 0);
 }
 
 static weft_region give_memory(struct actor *actor, uint32_t access, uint64_t seed, char **ret_memory)
@@ -94,10 +94,10 @@ int world_open(void **state)
 	world.open_region = give_memory(&world.victim, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, 1, &world.open);
 	world.closed_region = give_memory(&world.victim, WEFT_REMOTE_WRITE, 2, &world.closed);
 	world.source_region = give_memory(&world.friend, 0, 3, &world.source);
-	assert_int_equal(weft_peer_add(world.victim.engine, world.friend.address, world.friend.address_bytes,
+	assert_int_equal(weft_peer_add(world.victim.engine, world.friend.address, world.friend.address_bytes, NULL,
 				       &world.friend_at_victim),
 			 0);
-	assert_int_equal(weft_peer_add(world.friend.engine, world.victim.address, world.victim.address_bytes,
+	assert_int_equal(weft_peer_add(world.friend.engine, world.victim.address, world.victim.address_bytes, NULL,
 				       &world.victim_at_friend),
 			 0);
 	world.to_open = import(world.open_region);
@@ -113,9 +113,9 @@ int world_close(void **state)
 {
 	raw_close(&world.stranger);
 	if (world.friend.engine)
-		assert_int_equal(weft_close(world.friend.engine), 0);
+		assert_int_equal(weft_engine_close(world.friend.engine), 0);
 	if (world.victim.engine)
-		assert_int_equal(weft_close(world.victim.engine), 0);
+		assert_int_equal(weft_engine_close(world.victim.engine), 0);
 	free(world.open);
 	free(world.closed);
 	free(world.source);
@@ -145,11 +145,11 @@ void memory_is_untouched(void)
 
 static bool take(struct actor *actor, enum weft_event_type type, struct weft_event *event)
 {
-	while (weft_queue_poll(actor->queue, event, 1) == 1) {
+	while (weft_queue_poll(actor->queue, event, sizeof(*event), 1) == 1) {
 		if (event->type == type)
 			return true;
 		if (event->type == WEFT_EVENT_CALL)
-			weft_reply(actor->engine, event->peer, event->call, 0, "yes", 3);
+			weft_reply(actor->engine, event->peer, event->call, 0, "yes", 3, NULL, NULL);
 		weft_event_release(event);
 	}
 	return false;
@@ -187,17 +187,19 @@ static void ends_well(enum weft_event_type type)
 
 static struct weft_op next_op(void)
 {
-	return (struct weft_op){ .queue = world.friend.queue, .tag = ++world.tag, .timeout_ns = LIMIT };
+	return (struct weft_op){
+		.size = sizeof(struct weft_op), .queue = world.friend.queue, .tag = ++world.tag, .timeout_ns = LIMIT
+	};
 }
 
 void friend_works(void)
 {
 	weft_engine *engine = world.friend.engine;
-	struct weft_write write = { world.source_region, 0, world.to_open, 0, 4096 };
-	struct weft_read read = { world.to_open, 0, world.source_region, 0, 4096 };
+	struct weft_write write = { sizeof(write), world.source_region, 0, world.to_open, 0, 4096 };
+	struct weft_read read = { sizeof(read), world.to_open, 0, world.source_region, 0, 4096 };
 	struct weft_op op = next_op();
 
-	/* What lies there already, so that memory_is_untouched() stays true. */
+	/* The same as before, so that memory_is_untouched() stays true. */
 	pattern_fill(world.source, WORLD_BYTES, 1, 0);
 	assert_int_equal(weft_write(engine, &write, &op, NULL), 0);
 	ends_well(WEFT_EVENT_END);

@@ -1,6 +1,6 @@
 /*
- * The scene of every attack: a victim, a friend that is an honest peer of it, and a stranger. Opened anew for each attack.
- * Every function fails the test when something goes wrong.
+ * The scene of every attack: a victim, a friend that is an honest peer of it, and a stranger. Each attack opens it
+ * anew. Every function fails the test when something goes wrong.
  */
 #ifndef HOSTILE_WORLD_H
 #define HOSTILE_WORLD_H
@@ -27,8 +27,8 @@ struct actor {
 
 struct world {
 	struct actor victim, friend;
-	char *open;   /* the victim's memory that peers may write and read: in descriptors the friend has */
-	char *closed; /* that peers may only write */
+	char *open;   /* the victim's memory that peers may write and read; the friend has its descriptor */
+	char *closed; /* memory that peers may only write */
 	weft_region open_region, closed_region;
 	char *source; /* the friend's */
 	weft_region source_region;
@@ -40,23 +40,24 @@ struct world {
 extern struct world world;
 extern _Atomic uint32_t world_warnings; /* lines that the engines have logged */
 
-/* "tcp", "efa" or "verbs"; the latter two are simulated. False: no such scene. */
+/* "tcp", "efa" or "verbs"; the latter two are simulated. Returns false for any other name. */
 bool world_choose(const char *name);
 bool world_is(const char *name);
 struct weft_config world_config(const char *host);
-/* The victim's configuration of the next world; reset by world_close(). */
+/* The victim's configuration in the next world; reset by world_close(). */
 extern struct weft_config world_victim;
 
 int world_open(void **state);
 int world_close(void **state);
 void actor_open(struct actor *actor, const struct weft_config *config);
 
-/* The descriptor of a region of the victim's, unpacked. */
+/* Returns the unpacked descriptor of a region of the victim's. */
 struct wf_wire_region descriptor_of(weft_region region);
-/* What both regions held when the world was opened is still there. */
+/* Checks that both regions still hold what they held when the world was opened. */
 void memory_is_untouched(void);
 /* The friend writes, reads, sends and calls, and all of it ends well. */
 void friend_works(void);
-/* Takes the victim's events, answering calls, until it has seen one of this type; false when none comes in time. */
+/* Takes the victim's events, answering calls, until it has seen one of this type; returns false if none comes in
+ * time. */
 bool victim_sees(enum weft_event_type type, uint64_t limit_ns, struct weft_event *ret_event);
 #endif

@@ -13,8 +13,12 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 # model: (sizes it must hold for, variants that must fail)
 MODELS = {
-    "inbox": (["-DPRODUCERS=2 -DNOTES=2 -DSIZE=2", "-DPRODUCERS=3 -DNOTES=1 -DSIZE=2", "-DPRODUCERS=2 -DNOTES=2 -DSIZE=4"],
-              ["-DNO_RECHECK", "-DWAKE_FIRST", "-DITEMS_ONLY", "-DNO_SEQUENCE"]),
+    "inbox": (["-DPRODUCERS=2 -DNOTES=2 -DSIZE=2", "-DPRODUCERS=3 -DNOTES=1 -DSIZE=2", "-DPRODUCERS=2 -DNOTES=2 -DSIZE=4",
+               "-DPRODUCERS=1 -DNOTES=1 -DTELLERS=2 -DTELLS=2", "-DPRODUCERS=1 -DNOTES=0 -DTELLERS=3 -DTELLS=1",
+               "-DPRODUCERS=2 -DNOTES=1 -DTELLERS=1 -DTELLS=2"],
+              ["-DNO_RECHECK", "-DWAKE_FIRST", "-DITEMS_ONLY", "-DNO_SEQUENCE",
+               *("-DPRODUCERS=1 -DNOTES=1 -DTELLERS=2 -D" + broken for broken in
+                 ("NO_TOLD_RECHECK", "TOLD_WAKE_FIRST", "TOLD_LATE", "TOLD_TWO_STEPS"))]),
     "queue": (["-DPRODUCERS=2 -DENDS=2", "-DPRODUCERS=3 -DENDS=1", "-DPRODUCERS=1 -DENDS=5", "-DPRODUCERS=2 -DENDS=1 -DLOOKER",
                "-DPRODUCERS=1 -DENDS=3 -DLOOKER"],
               ["-DNO_RECHECK", "-DARM_LATE", "-DTWO_STEPS", "-DPRODUCERS=1 -DLOOKER -DNO_MARK",

@@ -1,19 +1,19 @@
 /*
- * The completion hand-off: src/base/mpsc.h (producers push onto a stack, the consumer takes it whole and turns it round) and
- * the arming of the eventfd in src/engine/queue.c: wf_queue_push(), poll, arm(), sleep_until(). Two workers push ends, one
- * application thread waits for them without a deadline; with -DLOOKER another one looks whether there is anything.
+ * The completion hand-off: src/base/mpsc.h (producers push onto a stack, the consumer takes it whole and reverses it) and
+ * the arming of the eventfd in src/engine/core/queue.c: wf_queue_push(), poll, arm(), sleep_until(). Two workers push ends, one
+ * application thread waits for them without a deadline; with -DLOOKER another thread checks whether there is anything.
  *
- * Checked over every interleaving: each end is delivered exactly once, those of one worker in their order; the application
- * never sleeps for good while an end waits, nor at all on an end whose worker is through with it, but for the moment in
- * which another worker is about to write the descriptor (the monitor); and who looks without taking never sees an empty
- * queue while an end that was pushed before lies in it from the look's first step to its last.
+ * Checked over every interleaving: each end is delivered exactly once, and the ends of one worker in order; the application
+ * never sleeps for good while an end waits. Nor does it sleep at all on an end whose worker is done with it, except for the
+ * moment in which another worker is about to write the descriptor (the monitor). A thread that only looks never sees an
+ * empty queue while an end that was pushed before stays in it from the look's first step to its last.
  *
- * -DNO_RECHECK: the application sleeps without looking again after arming.
- * -DARM_LATE: a worker looks whether the queue is armed before it has pushed.
+ * -DNO_RECHECK: the application sleeps without checking again after arming.
+ * -DARM_LATE: a worker checks whether the queue is armed before it has pushed.
  * -DTWO_STEPS: a worker pushes by a load and a store instead of an exchange.
- * -DLOOKER -DNO_MARK: the consumer does not show that it is about to have the stack.
- * -DLOOKER -DLOOK_BACK: the look asks for the consumer's part first.
- * Each must be found wrong.
+ * -DLOOKER -DNO_MARK: the consumer does not show that it is about to take the stack.
+ * -DLOOKER -DLOOK_BACK: the look checks the consumer's part first.
+ * Spin must find an error in each of these.
  */
 #ifndef PRODUCERS
 #define PRODUCERS 2
@@ -112,7 +112,7 @@ end:	atomic {
 }
 
 #ifdef LOOKER
-/* wf_mpsc_any() by a thread that is not the consumer: what was pushed before and is not even taken after must show. */
+/* wf_mpsc_any() by a thread that is not the consumer: an end that was pushed before and is not taken until after must show. */
 proctype looker()
 {
 	byte before, one, two;

@@ -4,171 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 typedef void (*action)(struct caller *caller, struct station *station);
 
-/* A slot of a table: mostly one that is filled, sometimes an empty or stale one. */
-#define HANDLE(caller, table) atomic_load(&(table)[pick(caller, COUNT(table))])
-
-/* Makes the call known to the watchdog. */
-#define CALL(caller, name, status, allowed, ...)                                                                       \
-	do {                                                                                                           \
-		enter_call(caller, #name);                                                                             \
-		status = name(__VA_ARGS__);                                                                            \
-		leave_call(caller);                                                                                    \
-		check(caller, #name, status, allowed);                                                                 \
-	} while (0)
-
-static const int nothing[] = { 0 };
 static const char text[CHUNK / 2]; /* of messages */
-
-/* ---- peers ---- */
-
-static bool take_blob(struct caller *caller, struct blob *ret_blob, bool region)
-{
-	uint32_t e = (uint32_t)pick(caller, world.processes) * ENGINES + (uint32_t)pick(caller, world.engines);
-	const struct blob *blob = &world.board->engine[e].address;
-
-	if (region)
-		blob = &world.board->engine[e].region[pick(caller, REGIONS)];
-	else if (pick(caller, 8) == 0)
-		blob = &world.board->engine[e].old_address;
-	pthread_mutex_lock(&world.board->lock);
-	*ret_blob = *blob;
-	pthread_mutex_unlock(&world.board->lock);
-	if (ret_blob->bytes && pick(caller, 50) == 0) /* as it may come out of a broken socket */
-		ret_blob->data[pick(caller, ret_blob->bytes)] ^= (uint8_t)(1 + pick(caller, 255));
-	if (ret_blob->bytes && pick(caller, 100) == 0)
-		ret_blob->bytes = (uint32_t)pick(caller, ret_blob->bytes);
-	return ret_blob->bytes;
-}
-
-static const int blob_errors[] = { EINVAL,   EPROTO, EBADMSG,  EPROTONOSUPPORT, EHOSTUNREACH, ENOENT,
-				   EALREADY, ESTALE, EMSGSIZE, ERANGE,          ENOTSUP,      0 };
-
-static void add_peer(struct caller *caller, struct station *station)
-{
-	struct blob blob;
-	weft_peer peer;
-	int status;
-
-	if (!take_blob(caller, &blob, false))
-		return;
-	CALL(caller, weft_peer_add, status, blob_errors, station->engine, blob.data, blob.bytes, &peer);
-	if (status == -ENOENT)
-		fail("weft_peer_add() returned -ENOENT");
-	if (!status)
-		atomic_store(&station->peer[pick(caller, PEERS)], peer);
-}
-
-static void remove_peer(struct caller *caller, struct station *station)
-{
-	static const int allowed[] = { ENOENT, 0 };
-	int status;
-
-	CALL(caller, weft_peer_remove, status, allowed, station->engine, HANDLE(caller, station->peer));
-}
-
-static void replace_peer(struct caller *caller, struct station *station)
-{
-	struct blob blob;
-	int status;
-
-	if (take_blob(caller, &blob, false))
-		CALL(caller, weft_peer_replace, status, blob_errors, station->engine, HANDLE(caller, station->peer),
-		     blob.data, blob.bytes);
-}
-
-static void cancel_peer(struct caller *caller, struct station *station)
-{
-	static const int allowed[] = { ENOENT, 0 };
-	int status;
-
-	CALL(caller, weft_cancel_peer, status, allowed, station->engine, HANDLE(caller, station->peer));
-}
-
-static void import_remote(struct caller *caller, struct station *station)
-{
-	struct blob blob;
-	weft_remote remote;
-	int status;
-
-	if (!take_blob(caller, &blob, true))
-		return;
-	CALL(caller, weft_remote_import, status, blob_errors, station->engine, HANDLE(caller, station->peer), blob.data,
-	     blob.bytes, &remote);
-	if (!status)
-		atomic_store(&station->remote[pick(caller, REMOTES)], remote);
-}
-
-static void close_remote(struct caller *caller, struct station *station)
-{
-	static const int allowed[] = { ENOENT, EBUSY, 0 };
-	int status;
-
-	CALL(caller, weft_remote_close, status, allowed, station->engine, HANDLE(caller, station->remote));
-}
-
-/* ---- regions ---- */
-
-static void export_region(struct caller *caller, struct station *station)
-{
-	static const int allowed[] = { ENOENT, ESTALE, EACCES, 0 };
-	uint64_t slot = pick(caller, REGIONS);
-	struct blob blob;
-	size_t bytes = sizeof(blob.data);
-	int status;
-
-	CALL(caller, weft_region_export, status, allowed, station->engine, atomic_load(&station->region[slot]),
-	     blob.data, &bytes);
-	if (status)
-		return;
-	blob.bytes = (uint32_t)bytes;
-	pthread_mutex_lock(&world.board->lock);
-	world.board->engine[station->number].region[slot] = blob;
-	pthread_mutex_unlock(&world.board->lock);
-}
-
-static void register_region(struct caller *caller, struct station *station)
-{
-	static const int closing[] = { ENOENT, EBUSY, 0 };
-	uint64_t slot = pick(caller, REGIONS), none = 0;
-	weft_region region;
-	int status;
-
-	if (atomic_load(&station->region[slot]))
-		return;
-	if (pick(caller, 2))
-		CALL(caller, weft_region_register, status, nothing, station->engine, station->memory + slot * CHUNK,
-		     CHUNK, (uint32_t)pick(caller, 4), &region);
-	else
-		CALL(caller, weft_region_register_near, status, nothing, station->engine,
-		     station->memory + slot * CHUNK, CHUNK, (uint32_t)pick(caller, 4), "numa:0", &region);
-	if (!atomic_compare_exchange_strong(&station->region[slot], &none, region))
-		CALL(caller, weft_region_close, status, closing, station->engine, region);
-	else
-		export_region(caller, station);
-}
-
-static void close_region(struct caller *caller, struct station *station)
-{
-	static const int allowed[] = { ENOENT, EBUSY, 0 };
-	uint64_t slot = pick(caller, REGIONS), region = atomic_load(&station->region[slot]);
-	int status;
-
-	CALL(caller, weft_region_close, status, allowed, station->engine, region);
-	if (!status)
-		atomic_compare_exchange_strong(&station->region[slot], &region, 0);
-}
-
-static void revoke_region(struct caller *caller, struct station *station)
-{
-	static const int allowed[] = { ENOENT, EBUSY, EALREADY, 0 };
-	int status;
-
-	CALL(caller, weft_region_revoke, status, allowed, station->engine, HANDLE(caller, station->region));
-}
 
 /* ---- operations ---- */
 
@@ -179,6 +17,7 @@ struct order {
 	struct outlet *outlet;
 	struct weft_op op;
 	const struct weft_op *use; /* &op, or NULL */
+	_Atomic uint64_t *end;     /* where the transfer is noted whose end is kept; NULL: it is not */
 };
 
 static uint64_t some_timeout(struct caller *caller)
@@ -189,30 +28,41 @@ static uint64_t some_timeout(struct caller *caller)
 	return timeouts[pick(caller, COUNT(timeouts))];
 }
 
-/* Options for an operation, and a hold on the queue that it names. */
+/* A free place for an operation whose end somebody is to wait for. NULL: wait for others first. */
+static _Atomic uint64_t *take_end(struct caller *caller, struct station *station)
+{
+	_Atomic uint64_t *end = &station->end[pick(caller, ENDS)];
+	uint64_t none = 0;
+
+	return atomic_compare_exchange_strong(end, &none, UINT64_MAX) ? end : NULL;
+}
+
+/* Makes options for an operation, and holds the queue that they name. */
 static void take_order(struct caller *caller, struct station *station, bool data, struct order *ret_order)
 {
 	struct outlet *outlet = &station->outlet[pick(caller, QUEUES)];
 	struct weft_op *op = &ret_order->op;
 
 	memset(ret_order, 0, sizeof(*ret_order));
+	op->size = sizeof(*op);
 	ret_order->use = pick(caller, 20) ? op : NULL;
 	op->timeout_ns = some_timeout(caller);
 	if (pick(caller, 8) && ret_order->use) {
 		op->queue = outlet_enter(outlet);
 		ret_order->outlet = op->queue ? outlet : NULL;
-	}
-	if (op->queue)
-		op->tag = ticket_take(station, outlet, now_ns() + op->timeout_ns);
+	} else if (ret_order->use && (ret_order->end = take_end(caller, station)))
+		op->flags = WEFT_KEEP_END;
+	if (op->queue || ret_order->end)
+		op->tag = ticket_take(station, ret_order->outlet, now_ns() + op->timeout_ns);
 	if (!data)
 		return;
-	op->notify.kind = (enum weft_notify_kind)pick(caller, 3);
-	op->notify.tag = pick(caller, 100);
-	op->notify.immediate = (uint32_t)pick(caller, 50);
-	op->notify.payload = "a payload";
-	op->notify.payload_bytes = op->notify.kind == WEFT_NOTIFY_FENCED ? pick(caller, 9) : 0;
-	if (op->notify.kind == WEFT_NOTIFY_FENCED && pick(caller, 3) == 0)
-		op->flags = WEFT_CHECKSUM;
+	op->notify = (enum weft_notify)pick(caller, 3);
+	op->notify_tag = pick(caller, 100);
+	op->immediate = (uint32_t)pick(caller, 50);
+	op->notify_payload = "a payload";
+	op->notify_bytes = op->notify == WEFT_NOTIFY_FENCED ? (uint32_t)pick(caller, 9) : 0;
+	if (op->notify == WEFT_NOTIFY_FENCED && pick(caller, 3) == 0)
+		op->flags |= WEFT_CHECKSUM;
 }
 
 static void give_order(struct caller *caller, struct station *station, struct order *order, int status,
@@ -222,6 +72,8 @@ static void give_order(struct caller *caller, struct station *station, struct or
 		ticket_void(order->op.tag);
 	else
 		atomic_store(&station->transfer[atomic_fetch_add(&station->transfers, 1) % TRANSFERS], transfer);
+	if (order->end)
+		atomic_store(order->end, status ? 0 : transfer);
 	if (order->outlet)
 		outlet_leave(order->outlet);
 }
@@ -233,13 +85,16 @@ static uint64_t some_bytes(struct caller *caller)
 	return sizes[pick(caller, COUNT(sizes))];
 }
 
-/* From the first half of a region to the second: what peers write is not what we send, which would be a race. */
+/* From the first half of a region to the second: peers do not write what we send, which would be a race. */
 static struct weft_write some_write(struct caller *caller, struct station *station)
 {
 	uint64_t bytes = some_bytes(caller);
 
-	return (struct weft_write){ HANDLE(caller, station->region), pick(caller, CHUNK / 2 - bytes + 1),
-				    HANDLE(caller, station->remote), CHUNK / 2 + pick(caller, CHUNK / 2 - bytes + 1),
+	return (struct weft_write){ sizeof(struct weft_write),
+				    HANDLE(caller, station->region),
+				    pick(caller, CHUNK / 2 - bytes + 1),
+				    HANDLE(caller, station->remote),
+				    CHUNK / 2 + pick(caller, CHUNK / 2 - bytes + 1),
 				    bytes };
 }
 
@@ -258,7 +113,7 @@ static void write_range(struct caller *caller, struct station *station)
 static void read_range(struct caller *caller, struct station *station)
 {
 	struct weft_write as = some_write(caller, station);
-	struct weft_read read = { as.to, as.from_offset, as.from, as.to_offset, as.bytes };
+	struct weft_read read = { sizeof(read), as.to, as.from_offset, as.from, as.to_offset, as.bytes };
 	weft_transfer transfer = 0;
 	struct order order;
 	int status;
@@ -268,26 +123,56 @@ static void read_range(struct caller *caller, struct station *station)
 	give_order(caller, station, &order, status, transfer);
 }
 
+#define PAGES 40
+
+/* Pages to take, in any order and some of them twice, and pages to fill, each once. */
+static void some_pages(struct caller *caller, uint32_t from[PAGES], uint32_t to[PAGES])
+{
+	for (uint32_t i = 0; i < PAGES; i++) {
+		from[i] = (uint32_t)pick(caller, PAGES);
+		to[i] = (i * 7 + 3) % PAGES;
+	}
+}
+
 static void write_pages(struct caller *caller, struct station *station)
 {
-	uint32_t from[40], to[40];
-	struct weft_pages pages = { .page_bytes = 64u << pick(caller, 6),
-				    .to_offset = CHUNK / 2,
-				    .count = pick(caller, COUNT(from) + 1),
-				    .from = HANDLE(caller, station->region),
-				    .from_index = pick(caller, 4) ? from : NULL,
-				    .to = HANDLE(caller, station->remote),
-				    .to_index = pick(caller, 4) ? to : NULL };
+	uint32_t from[PAGES], to[PAGES];
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = 64u << pick(caller, 6),
+					  .to_offset = CHUNK / 2,
+					  .count = pick(caller, PAGES + 1),
+					  .from = HANDLE(caller, station->region),
+					  .from_index = pick(caller, 4) ? from : NULL,
+					  .to = HANDLE(caller, station->remote),
+					  .to_index = pick(caller, 4) ? to : NULL };
 	weft_transfer transfer = 0;
 	struct order order;
 	int status;
 
-	for (uint32_t i = 0; i < COUNT(from); i++) {
-		from[i] = (uint32_t)pick(caller, 40);
-		to[i] = (i * 7 + 3) % 40;
-	}
+	some_pages(caller, from, to);
 	take_order(caller, station, true, &order);
 	CALL(caller, weft_write_pages, status, submit_errors, station->engine, &pages, order.use, &transfer);
+	give_order(caller, station, &order, status, transfer);
+}
+
+static void read_pages(struct caller *caller, struct station *station)
+{
+	uint32_t from[PAGES], to[PAGES];
+	struct weft_read_pages pages = { .size = sizeof(pages),
+					 .page_bytes = 64u << pick(caller, 6),
+					 .to_offset = CHUNK / 2,
+					 .count = pick(caller, PAGES + 1),
+					 .from = HANDLE(caller, station->remote),
+					 .from_index = pick(caller, 4) ? from : NULL,
+					 .to = HANDLE(caller, station->region),
+					 .to_index = pick(caller, 4) ? to : NULL };
+	weft_transfer transfer = 0;
+	struct order order;
+	int status;
+
+	some_pages(caller, from, to);
+	take_order(caller, station, false, &order);
+	CALL(caller, weft_read_pages, status, submit_errors, station->engine, &pages, order.use, &transfer);
 	give_order(caller, station, &order, status, transfer);
 }
 
@@ -332,14 +217,19 @@ static void call_peer(struct caller *caller, struct station *station)
 	give_order(caller, station, &order, status, transfer);
 }
 
-/* Any call that came in: once, twice, or long after. */
+/* Replies to any call that came in: once, twice, or long after. */
 static void reply(struct caller *caller, struct station *station)
 {
 	struct call *call = &station->call[pick(caller, CALLS)];
+	uint64_t bytes = some_bytes(caller);
+	weft_transfer transfer = 0;
+	struct order order;
 	int status;
 
+	take_order(caller, station, false, &order);
 	CALL(caller, weft_reply, status, submit_errors, station->engine, atomic_load(&call->peer),
-	     atomic_load(&call->call), pick(caller, 4) ? 0 : -ENODATA, text, some_bytes(caller));
+	     atomic_load(&call->call), pick(caller, 4) ? 0 : -ENODATA, text, bytes, order.use, &transfer);
+	give_order(caller, station, &order, status, transfer);
 }
 
 static void barrier(struct caller *caller, struct station *station)
@@ -365,7 +255,8 @@ static void expect(struct caller *caller, struct station *station)
 	int status;
 
 	take_order(caller, station, false, &order);
-	CALL(caller, weft_expect, status, submit_errors, station->engine, (uint32_t)pick(caller, 50), pick(caller, 10),
+	CALL(caller, weft_expect, status, submit_errors, station->engine,
+	     pick(caller, 2) ? HANDLE(caller, station->peer) : 0, (uint32_t)pick(caller, 50), pick(caller, 10),
 	     order.use, &transfer);
 	give_order(caller, station, &order, status, transfer);
 }
@@ -375,7 +266,7 @@ static void cancel(struct caller *caller, struct station *station)
 	static const int allowed[] = { ENOENT, 0 };
 	int status;
 
-	CALL(caller, weft_cancel, status, allowed, station->engine, HANDLE(caller, station->transfer));
+	CALL(caller, weft_transfer_cancel, status, allowed, station->engine, HANDLE(caller, station->transfer));
 }
 
 /* ---- queues ---- */
@@ -402,12 +293,12 @@ static void take_event(struct caller *caller, struct station *station, struct we
 		atomic_store(&call->call, event->call);
 		if (pick(caller, 4)) {
 			int status = weft_reply(station->engine, event->peer, event->call, 0, event->data,
-						event->bytes < 4096 ? event->bytes : 4096);
+						event->bytes < 4096 ? event->bytes : 4096, NULL, NULL);
 
 			check(caller, "weft_reply", status, submit_errors);
 		}
 		break;
-	case WEFT_EVENT_PEER_UP: /* who came by a hello can be talked to as well */
+	case WEFT_EVENT_PEER_UP: /* a peer that came by a hello can be talked to as well */
 		if (pick(caller, 4) == 0)
 			atomic_store(&station->peer[pick(caller, PEERS)], event->peer);
 		break;
@@ -416,7 +307,7 @@ static void take_event(struct caller *caller, struct station *station, struct we
 		break;
 	}
 	if (event->owner && caller->kept_count < KEPT && pick(caller, 4) == 0) {
-		atomic_fetch_add(&station->users, 1); /* we are in it: it cannot be gone */
+		atomic_fetch_add(&station->users, 1); /* we are inside, so it cannot be gone */
 		caller->kept[caller->kept_count++] = (struct kept){ station, *event };
 	} else {
 		weft_event_release(event);
@@ -433,14 +324,34 @@ static void take_events(struct caller *caller, struct station *station)
 	if (!queue)
 		return;
 	if (pick(caller, 4))
-		CALL(caller, weft_queue_poll, got, nothing, queue, event, max);
+		CALL(caller, weft_queue_poll, got, nothing, queue, event, sizeof(*event), max);
 	else
-		CALL(caller, weft_queue_wait, got, nothing, queue, event, max, pick(caller, 4 * WEFT_MILLISECOND));
+		CALL(caller, weft_queue_wait, got, nothing, queue, event, sizeof(*event), max,
+		     pick(caller, 4 * WEFT_MILLISECOND));
 	for (int i = 0; i < got; i++)
 		take_event(caller, station, &event[i]);
 	if (pick(caller, 50) == 0 && weft_queue_fd(queue) < 0)
 		fail("a queue has no descriptor");
 	outlet_leave(outlet);
+}
+
+/* One of those who wait for the same end gets it; the others, and those who come later, find that it is gone. */
+static void wait_for_end(struct caller *caller, struct station *station)
+{
+	static const int allowed[] = { ENOENT, ETIMEDOUT, 0 };
+	_Atomic uint64_t *end = &station->end[pick(caller, ENDS)];
+	uint64_t transfer = pick(caller, 8) ? atomic_load(end) : HANDLE(caller, station->transfer);
+	struct weft_event event;
+	int status;
+
+	if (!transfer || transfer == UINT64_MAX)
+		return;
+	CALL(caller, weft_transfer_wait, status, allowed, station->engine, transfer, pick(caller, 4 * WEFT_MILLISECOND),
+	     &event, sizeof(event));
+	if (!status)
+		take_event(caller, station, &event);
+	if (!status || status == -ENOENT)
+		atomic_compare_exchange_strong(end, &transfer, 0);
 }
 
 static void open_queue(struct caller *caller, struct station *station)
@@ -452,7 +363,7 @@ static void open_queue(struct caller *caller, struct station *station)
 	if (!atomic_compare_exchange_strong(&outlet->users, &alone, -1))
 		return;
 	if (!atomic_load(&outlet->queue)) {
-		CALL(caller, weft_queue_open, status, nothing, station->engine, &queue);
+		CALL(caller, weft_queue_open, status, nothing, station->engine, 0, &queue);
 		atomic_store(&outlet->queue, queue);
 	}
 	atomic_store(&outlet->users, 0);
@@ -469,7 +380,7 @@ static void close_queue(struct caller *caller, struct station *station)
 	if (atomic_load(&outlet->queue)) {
 		CALL(caller, weft_queue_close, status, allowed, outlet->queue);
 		if (!status) {
-			tickets_void(station, outlet); /* ends that lay there went with it */
+			tickets_void(station, outlet); /* unread ends went with it */
 			atomic_store(&outlet->queue, NULL);
 		}
 	}
@@ -496,19 +407,21 @@ static void ask(struct caller *caller, struct station *station)
 	struct weft_rail_info rail;
 	struct weft_peer_info peer;
 	struct weft_path_info path;
-	struct weft_info info;
+	struct weft_engine_info info;
 	struct weft_config config = WEFT_CONFIG_INIT;
 	uint8_t blob[BLOB];
 	size_t bytes = sizeof(blob);
 	int status;
 
-	CALL(caller, weft_engine_info, status, nothing, station->engine, &info);
-	CALL(caller, weft_engine_config, status, nothing, station->engine, &config);
-	CALL(caller, weft_rail_info, status, allowed, station->engine, (uint32_t)pick(caller, info.rails + 1), &rail);
-	CALL(caller, weft_peer_info, status, allowed, station->engine, HANDLE(caller, station->peer), &peer);
+	CALL(caller, weft_engine_info, status, nothing, station->engine, &info, sizeof(info));
+	CALL(caller, weft_engine_config, status, nothing, station->engine, &config, sizeof(config));
+	CALL(caller, weft_rail_info, status, allowed, station->engine, (uint32_t)pick(caller, info.rails + 1), &rail,
+	     sizeof(rail));
+	CALL(caller, weft_peer_info, status, allowed, station->engine, HANDLE(caller, station->peer), &peer,
+	     sizeof(peer));
 	CALL(caller, weft_path_info, status, allowed, station->engine, HANDLE(caller, station->peer),
-	     (uint32_t)pick(caller, info.rails + 1), (uint32_t)pick(caller, 3), &path);
-	CALL(caller, weft_address, status, nothing, station->engine, blob, &bytes);
+	     (uint32_t)pick(caller, info.rails + 1), (uint32_t)pick(caller, 3), &path, sizeof(path));
+	CALL(caller, weft_engine_address, status, nothing, station->engine, blob, &bytes);
 	pthread_mutex_lock(&world.board->lock);
 	world.board->engine[station->number].address.bytes = (uint32_t)bytes;
 	memcpy(world.board->engine[station->number].address.data, blob, bytes);
@@ -521,7 +434,7 @@ static void progress(struct caller *caller, struct station *station)
 	int status;
 
 	for (int i = 0; i < 10; i++)
-		CALL(caller, weft_progress, status, allowed, station->engine);
+		CALL(caller, weft_engine_progress, status, allowed, station->engine);
 }
 
 static void release_one(struct caller *caller, struct station *station)
@@ -539,10 +452,11 @@ static const struct {
 	{ add_peer, 30 },      { remove_peer, 8 },   { replace_peer, 8 },   { cancel_peer, 3 },
 	{ import_remote, 50 }, { close_remote, 5 },  { export_region, 10 }, { register_region, 10 },
 	{ close_region, 4 },   { revoke_region, 4 }, { write_range, 60 },   { read_range, 30 },
-	{ write_pages, 40 },   { scatter, 20 },      { send_message, 60 },  { call_peer, 40 },
-	{ reply, 10 },         { barrier, 10 },      { expect, 20 },        { cancel, 20 },
-	{ take_events, 300 },  { open_queue, 5 },    { close_queue, 3 },    { listen_on, 3 },
-	{ ask, 10 },           { progress, 40 },     { release_one, 40 },
+	{ write_pages, 40 },   { read_pages, 20 },   { scatter, 20 },       { send_message, 60 },
+	{ call_peer, 40 },     { reply, 10 },        { barrier, 10 },       { expect, 20 },
+	{ cancel, 20 },        { take_events, 300 }, { wait_for_end, 60 },  { open_queue, 5 },
+	{ close_queue, 3 },    { listen_on, 3 },     { ask, 10 },           { progress, 40 },
+	{ release_one, 40 },
 };
 
 void random_call(struct caller *caller, struct station *station)

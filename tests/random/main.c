@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STUCK_NS (90 * WEFT_SECOND) /* in one call: nothing here may take so long, on any machine */
+#define STUCK_NS (90 * WEFT_SECOND) /* in one call: none may take this long, on any machine */
 
 struct world world;
 static struct caller callers[THREADS + 1]; /* the last one is the main thread */
@@ -112,7 +112,7 @@ static int run(void)
 		fail("no thread");
 	while (now_ns() < world.end_ns)
 		usleep(10000);
-	/* One after the other, while the threads go on with those that are left. */
+	/* Closes one after the other, while the threads go on with the rest. */
 	for (uint32_t e = 0; e < world.engines; e++) {
 		while (!atomic_load(&world.station[e].gone)) {
 			station_close(&world.station[e], own, true);

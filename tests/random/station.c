@@ -1,4 +1,4 @@
-/* A place for an engine: entered by those who call it, closed and opened anew under them. */
+/* A place for an engine: callers enter it, and it is closed and opened anew under them. */
 #include "random.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static void publish(struct station *station)
 	uint8_t data[BLOB];
 	size_t bytes = sizeof(data);
 
-	if (weft_address(station->engine, data, &bytes))
+	if (weft_engine_address(station->engine, data, &bytes))
 		fail("the address does not fit");
 	pthread_mutex_lock(&world.board->lock);
 	world.board->engine[station->number].old_address = *blob;
@@ -87,14 +87,14 @@ void station_open(struct station *station, struct caller *caller)
 	if (pick(caller, 6) == 0)
 		config.flags |= WEFT_REFUSE_UNKNOWN;
 	config.max_transfers = 16 + (uint32_t)pick(caller, 100);
-	enter_call(caller, "weft_open");
-	error = weft_open(&config, &engine);
+	enter_call(caller, "weft_engine_open");
+	error = weft_engine_open(&config, &engine, NULL, 0);
 	if (error)
-		fail("weft_open: %s", weft_strerror(error));
-	if (weft_queue_open(engine, &queue))
+		fail("weft_engine_open: %s", weft_strerror(error));
+	if (weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue))
 		fail("no queue");
 	atomic_store(&station->outlet[0].queue, queue);
-	if (weft_queue_open(engine, &queue))
+	if (weft_queue_open(engine, 0, &queue))
 		fail("no second queue");
 	leave_call(caller);
 	atomic_store(&station->bed, queue);
@@ -104,7 +104,7 @@ void station_open(struct station *station, struct caller *caller)
 	atomic_store(&station->leaving, 0);
 }
 
-/* By the kernel's word, so that weft_close() surely meets a thread in weft_queue_wait(). With manual progress it does not
+/* By the kernel's word, so that weft_engine_close() surely meets a thread in weft_queue_wait(). With manual progress it does not
  * sleep: it has been in there for long enough. */
 static bool sleeps(int thread)
 {
@@ -126,7 +126,7 @@ static void await_bedtime(struct station *station)
 	struct weft_config config = { .size = sizeof(config) };
 	uint64_t limit = now_ns() + WEFT_SECOND;
 
-	weft_engine_config(station->engine, &config);
+	weft_engine_config(station->engine, &config, sizeof(config));
 	while (!atomic_load(&station->abed) && now_ns() < limit)
 		sched_yield();
 	if (config.flags & WEFT_MANUAL_PROGRESS)
@@ -147,6 +147,8 @@ static void forget_all(struct station *station)
 		atomic_store(&station->region[i], 0);
 	for (int i = 0; i < REMOTES; i++)
 		atomic_store(&station->remote[i], 0);
+	for (int i = 0; i < ENDS; i++)
+		atomic_store(&station->end[i], 0);
 	tickets_void(station, NULL);
 }
 
@@ -157,7 +159,7 @@ void station_close(struct station *station, struct caller *caller, bool for_good
 
 	if (!atomic_compare_exchange_strong(&station->leaving, &none, 1))
 		return;
-	/* Others hold events of ours and we hold theirs: everyone lets go of those who leave. */
+	/* Others hold our events and we hold theirs: everyone releases the events of a leaving engine. */
 	start = now_ns();
 	while (atomic_load(&station->users)) {
 		release_kept(caller, false);
@@ -166,11 +168,11 @@ void station_close(struct station *station, struct caller *caller, bool for_good
 		sched_yield();
 	}
 	await_bedtime(station);
-	enter_call(caller, "weft_close");
-	error = weft_close(station->engine);
+	enter_call(caller, "weft_engine_close");
+	error = weft_engine_close(station->engine);
 	leave_call(caller);
 	if (error)
-		fail("weft_close: %s", weft_strerror(error));
+		fail("weft_engine_close: %s", weft_strerror(error));
 	caller->closed++;
 	atomic_store(&station->engine, NULL);
 	forget_all(station);
@@ -182,7 +184,7 @@ void station_close(struct station *station, struct caller *caller, bool for_good
 		station_open(station, caller);
 }
 
-/* weft_close() finds a thread in weft_queue_wait(): it must return -ESHUTDOWN, and nothing else ever. */
+/* weft_engine_close() finds a thread in weft_queue_wait(): it must return -ESHUTDOWN, and nothing else ever. */
 void *station_sleeper(void *argument)
 {
 	struct station *station = argument;
@@ -199,7 +201,7 @@ void *station_sleeper(void *argument)
 		}
 		slept = life;
 		atomic_store(&station->abed, gettid());
-		got = weft_queue_wait(atomic_load(&station->bed), &event, 1, WEFT_FOREVER);
+		got = weft_queue_wait(atomic_load(&station->bed), &event, sizeof(event), 1, WEFT_FOREVER);
 		if (got != -ESHUTDOWN)
 			fail("a wait on a queue where nothing arrives returned %d", got);
 		atomic_store(&station->abed, 0);

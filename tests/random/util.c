@@ -22,14 +22,6 @@ struct ticket {
 static struct ticket tickets[TICKETS];
 static _Atomic uint64_t ticket_count;
 
-uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * WEFT_SECOND + (uint64_t)now.tv_nsec;
-}
-
 uint64_t pick(struct caller *caller, uint64_t below)
 {
 	uint64_t x = caller->seed;
@@ -83,7 +75,7 @@ uint64_t ticket_take(const struct station *station, const struct outlet *outlet,
 
 		if (atomic_load(&ticket->tag))
 			continue;
-		/* The tag last: whoever finds it finds the rest. */
+		/* The tag comes last: a thread that finds it finds the rest. */
 		if (!atomic_compare_exchange_strong(&ticket->tag, &none, UINT64_MAX))
 			continue;
 		atomic_store(&ticket->station, station);
@@ -100,7 +92,7 @@ void ticket_ended(const struct station *station, uint64_t tag, const char *how)
 	uint64_t expected = tag;
 
 	if (!tag)
-		return; /* nobody asked to be told which */
+		return; /* nobody asked for its number */
 	if (!atomic_compare_exchange_strong(&tickets[tag % TICKETS].tag, &expected, 0))
 		fail("engine %u: an operation ended with %s that had ended before or never began", station->number,
 		     how);

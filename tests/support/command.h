@@ -1,4 +1,4 @@
-/* What the test asks of a peer process, over a socket: one command, one answer. */
+/* What the test asks of a peer process over a socket: one command, one answer. */
 #ifndef TEST_COMMAND_H
 #define TEST_COMMAND_H
 
@@ -22,7 +22,7 @@ enum command_code {
 	COMMAND_WAIT,         /* type, tag, limit → value: status, tag, bytes, peer, call; payload: data */
 	COMMAND_DRAIN,        /* first tag, count, limit: messages in order with contents by seed = tag → value: how
 			  many */
-	COMMAND_SERVE,        /* count, status, limit: answers so many calls with their own data */
+	COMMAND_SERVE,        /* count, status, limit: answers that many calls with their own data */
 	COMMAND_REPLY,        /* peer, call, status; payload: data */
 	COMMAND_EXPECT,       /* immediate, count, tag */
 	COMMAND_BARRIER,      /* id, tag; payload: peers */
@@ -46,7 +46,7 @@ struct answer {
 
 #define COMMAND_MAX (8u << 20)
 
-/* Whole or not at all: 0, -ETIME when limit_ns passes, -EPIPE when the other side is gone. */
+/* Whole or not at all: returns 0, -ETIME if limit_ns passes, -EPIPE if the other side is gone. */
 int command_put(int fd, const void *data, size_t bytes, uint64_t limit_ns);
 int command_get(int fd, void *data, size_t bytes, uint64_t limit_ns);
 int server_main(int fd); /* the peer process */

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* Without root: a user namespace in which we are it. */
+/* Without root: a user namespace in which we are root. */
 static bool become_root(void)
 {
 	uid_t uid = getuid();
@@ -68,6 +68,6 @@ void netns_ip(const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(command + 3, sizeof(command) - 3, format, arguments);
 	va_end(arguments);
-	if (system(command)) /* in a child of this thread, and so in its namespace */
+	if (system(command)) /* runs in a child of this thread, and so in its namespace */
 		fail_msg("%s: failed", command);
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 void assert_status_at(int got, int expected, const char *file, int line)
 {
@@ -17,7 +16,7 @@ void assert_status_at(int got, int expected, const char *file, int line)
 void address_of(weft_engine *engine, struct blob *ret_blob)
 {
 	ret_blob->bytes = BLOB;
-	assert_status(weft_address(engine, ret_blob->data, &ret_blob->bytes), 0);
+	assert_status(weft_engine_address(engine, ret_blob->data, &ret_blob->bytes), 0);
 }
 
 void export_of(weft_engine *engine, weft_region region, struct blob *ret_blob)
@@ -59,7 +58,8 @@ static void connect_both(struct pair *pair)
 
 	address_of(pair->here.engine, &ours);
 	assert_status(
-	    weft_peer_add(pair->here.engine, pair->there.address.data, pair->there.address.bytes, &pair->peer), 0);
+	    weft_peer_add(pair->here.engine, pair->there.address.data, pair->there.address.bytes, NULL, &pair->peer),
+	    0);
 	pair->back = peer_add(&pair->there, &ours);
 	assert_status(side_wait_peer(&pair->here, WEFT_EVENT_PEER_UP, pair->peer, LIMIT, &event), 0);
 	weft_event_release(&event);
@@ -73,8 +73,8 @@ void pair_open(struct pair *pair, const struct weft_config *here, const struct w
 	peer_start(&pair->there, there ? there : &plain);
 	assert_status(side_open(&pair->here, here ? here : &plain), 0);
 	pair->bytes = bytes;
-	pair->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_true(pair->memory != MAP_FAILED);
+	pair->memory = side_memory(pair->here.engine, bytes);
+	assert_non_null(pair->memory);
 	assert_status(weft_region_register(pair->here.engine, pair->memory, bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ,
 					   &pair->region),
 		      0);
@@ -88,14 +88,14 @@ void pair_close(struct pair *pair)
 	if (pair->there.pid)
 		peer_stop(&pair->there);
 	assert_status(side_close(&pair->here), 0);
-	munmap(pair->memory, pair->bytes);
+	side_memory_free(pair->memory);
 }
 
 int pair_write(struct pair *pair, uint64_t from, uint64_t to, uint64_t bytes)
 {
 	static uint64_t tag = UINT64_C(1) << 32;
-	struct weft_write write = { pair->region, from, pair->remote, to, bytes };
-	struct weft_op op = { .queue = pair->here.queue, .tag = ++tag };
+	struct weft_write write = { sizeof(write), pair->region, from, pair->remote, to, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair->here.queue, .tag = ++tag };
 	int error = weft_write(pair->here.engine, &write, &op, NULL);
 
 	return error ? error : end_of(&pair->here, tag);
@@ -106,7 +106,7 @@ int test_main(int argc, char **argv, run_fn run)
 	if (argc == 3 && !strcmp(argv[1], "--peer"))
 		return server_main(atoi(argv[2]));
 	if (argc > 1 && !transport_choose(argv[1])) {
-		fprintf(stderr, "usage: %s [shm|tcp|tcp4]\n", argv[0]);
+		fprintf(stderr, "usage: %s [local|mapped|shm|tcp|tcp4|efa2|direct2|verbs|verbs4]\n", argv[0]);
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

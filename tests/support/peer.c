@@ -120,7 +120,7 @@ void peer_stop(struct peer *peer)
 		fail_msg("the peer process ended with status %#x", status);
 }
 
-/* libfabric's shared memory is named after the process and outlives it when it is killed. */
+/* libfabric's shared memory is named after the process and outlives a killed one. */
 static void remove_leftovers(pid_t pid)
 {
 	char pattern[64];

@@ -1,4 +1,4 @@
-/* Stops, looks at what each thread was doing, and lets the process go on where that was not a system call. */
+/* Stops a process, checks what each thread was doing, and lets the process go on if that was not a system call. */
 #include "support/rest.h"
 #include "support/peer.h"
 #include "support/util.h"
@@ -43,7 +43,7 @@ static bool at_rest(pid_t pid)
 	return rests;
 }
 
-/* As /proc has it: 'T' stopped, 'Z' dead and not waited for, 0 gone. */
+/* State as in /proc: 'T' stopped, 'Z' dead and not waited for, 0 gone. */
 static char state_of(pid_t pid)
 {
 	char path[64], line[512], *name_end = NULL;
@@ -59,12 +59,13 @@ static char state_of(pid_t pid)
 	return name_end && name_end[1] ? name_end[2] : 0;
 }
 
-/* Not by waitpid(): it may have been stopped before, which is told once. */
+/* Not by waitpid(): the process may have been stopped before, which is reported only once. */
 static void stop(pid_t pid)
 {
 	uint64_t deadline = now_ns() + LIMIT;
 	char state;
 
+	assert_true(pid > 0); /* else we would stop ourselves */
 	kill(pid, SIGSTOP);
 	while ((state = state_of(pid)) && state != 'T' && state != 'Z') {
 		assert_true(now_ns() < deadline);
@@ -72,9 +73,8 @@ static void stop(pid_t pid)
 	}
 }
 
-/* Looks at it while it runs, where a thread that waits is seen in its system call. Not for long: one that is
- * never seen to wait may still be stopped at the end of a system call. Only what is found once it has stopped
- * counts. */
+/* Looks at the process while it runs, where a waiting thread shows in its system call. Not for long: a thread that
+ * is never seen waiting may still be stopped at the end of a system call. Only what is found after the stop counts. */
 static void come_to_rest(pid_t pid)
 {
 	uint64_t deadline = now_ns() + LOOK;

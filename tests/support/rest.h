@@ -1,6 +1,6 @@
 /*
- * Stopping a process where it does no harm. libfabric 1.17's shared memory has a spin lock in each process's
- * segment; whoever is stopped or killed within it holds up everybody who sends to it, inside libfabric
+ * Stops a process where that does no harm. libfabric 1.17's shared memory has a spin lock in each process's segment; a
+ * process that is stopped or killed while holding it blocks everybody who sends to it, inside libfabric
  * (docs/decisions/07). Nothing can be promised then, so tests do not judge it.
  */
 #ifndef WEFT_TESTS_REST_H
@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-/* Over shm while each of its threads is inside a system call. It has stopped, or is dead, when this returns. */
+/* Over shm it waits until each thread is inside a system call. The process is stopped or dead when this returns. */
 void stop_at_rest(pid_t pid);
 
 #endif

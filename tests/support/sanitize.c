@@ -1,8 +1,8 @@
 /*
- * What the sanitizers should not report: libfabric's own. It is not built with them, and release 1.17 keeps a
- * few hundred bytes of every tcp endpoint it closes (its copy of the fi_info given to fi_endpoint, and what
- * it learned of connections). That weft itself stays flat is measured by the tests that open, close and add
- * thousands of times.
+ * Suppresses what the sanitizers should not report: libfabric's own leaks. libfabric is not built with them, and
+ * release 1.17 keeps a few hundred bytes of every tcp endpoint it closes (its copy of the fi_info given to fi_endpoint,
+ * and what it learned of connections). The tests that open, close and add thousands of times measure that weft itself
+ * stays flat.
  */
 #include "support/sanitize.h"
 

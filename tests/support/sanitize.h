@@ -1,4 +1,4 @@
-/* Called by the sanitizers' own start-up code, where there is one. */
+/* Called by the sanitizers' own start-up code, if there is one. */
 #ifndef TEST_SANITIZE_H
 #define TEST_SANITIZE_H
 

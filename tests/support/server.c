@@ -1,6 +1,6 @@
 /*
- * The peer process: an engine of its own that does what the test says, one command at a time, and dies with
- * the test. It checks nothing by itself; what it sees goes back in the answer.
+ * The peer process: an engine of its own that does what the test says, one command at a time, and dies with the test.
+ * It checks nothing by itself; its observations go back in the answer.
  */
 #include "support/command.h"
 #include "support/side.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#define REGIONS 16
+#define REGIONS 64
 
 struct server {
 	int fd;
@@ -41,10 +41,10 @@ static int do_open(struct server *server, const uint64_t *arg)
 	config.rails = config.provider + strlen(config.provider) + 1;
 	if (!*config.rails)
 		config.rails = NULL;
-	config.log = side_config().log; /* pointers of the other process mean nothing here */
+	config.log = side_config().log; /* pointers of the other process are invalid here */
 	error = side_open(&server->side, &config);
 	if (!error)
-		error = weft_address(server->side.engine, server->reply, &bytes);
+		error = weft_engine_address(server->side.engine, server->reply, &bytes);
 	server->answer.bytes = error ? 0 : (uint32_t)bytes;
 	return error;
 }
@@ -56,14 +56,15 @@ static int do_close(struct server *server, const uint64_t *arg)
 
 	server->answer.value[0] = now_ns() - start;
 	for (uint32_t i = 0; i < server->regions; i++)
-		free(server->region[i].memory);
+		side_memory_free(server->region[i].memory);
 	server->regions = 0;
 	return error;
 }
 
 static int do_add(struct server *server, const uint64_t *arg)
 {
-	return weft_peer_add(server->side.engine, server->payload, server->command.bytes, &server->answer.value[0]);
+	return weft_peer_add(server->side.engine, server->payload, server->command.bytes, NULL,
+			     &server->answer.value[0]);
 }
 
 static int do_remove(struct server *server, const uint64_t *arg)
@@ -80,7 +81,7 @@ static int do_region(struct server *server, const uint64_t *arg)
 {
 	uint32_t number = server->regions;
 	size_t bytes = COMMAND_MAX;
-	char *memory = number < REGIONS ? calloc(1, arg[0]) : NULL;
+	char *memory = number < REGIONS ? side_memory(server->side.engine, arg[0]) : NULL;
 	int error;
 
 	if (!memory)
@@ -126,19 +127,19 @@ static int do_import(struct server *server, const uint64_t *arg)
 
 static int do_write(struct server *server, const uint64_t *arg)
 {
-	struct weft_write write = { server->region[arg[0]].region, arg[1], arg[2], arg[3], arg[4] };
-	struct weft_op op = { .queue = server->side.queue, .tag = arg[5] };
+	struct weft_write write = { sizeof(write), server->region[arg[0]].region, arg[1], arg[2], arg[3], arg[4] };
+	struct weft_op op = { .size = sizeof(op), .queue = server->side.queue, .tag = arg[5] };
 
 	if (arg[6]) {
-		op.notify.kind = WEFT_NOTIFY_FENCED;
-		op.notify.tag = arg[6];
+		op.notify = WEFT_NOTIFY_FENCED;
+		op.notify_tag = arg[6];
 	}
 	return weft_write(server->side.engine, &write, &op, NULL);
 }
 
 static int do_send(struct server *server, const uint64_t *arg)
 {
-	struct weft_op op = { .queue = server->side.queue, .tag = arg[3] };
+	struct weft_op op = { .size = sizeof(op), .queue = server->side.queue, .tag = arg[3] };
 
 	pattern_fill(server->payload, arg[2], arg[1], 0);
 	return weft_send(server->side.engine, arg[0], arg[1], server->payload, arg[2], &op, NULL);
@@ -194,7 +195,7 @@ static int do_serve(struct server *server, const uint64_t *arg)
 			return error;
 		do {
 			error = weft_reply(server->side.engine, event.peer, event.call, (int)(int64_t)arg[1],
-					   event.data, event.bytes);
+					   event.data, event.bytes, NULL, NULL);
 			if (error == -EAGAIN)
 				side_gather(&server->side);
 		} while (error == -EAGAIN && now_ns() < deadline);
@@ -209,19 +210,19 @@ static int do_serve(struct server *server, const uint64_t *arg)
 static int do_reply(struct server *server, const uint64_t *arg)
 {
 	return weft_reply(server->side.engine, arg[0], arg[1], (int)(int64_t)arg[2], server->payload,
-			  server->command.bytes);
+			  server->command.bytes, NULL, NULL);
 }
 
 static int do_expect(struct server *server, const uint64_t *arg)
 {
-	struct weft_op op = { .queue = server->side.queue, .tag = arg[2] };
+	struct weft_op op = { .size = sizeof(op), .queue = server->side.queue, .tag = arg[2] };
 
-	return weft_expect(server->side.engine, (uint32_t)arg[0], arg[1], &op, NULL);
+	return weft_expect(server->side.engine, 0, (uint32_t)arg[0], arg[1], &op, NULL);
 }
 
 static int do_barrier(struct server *server, const uint64_t *arg)
 {
-	struct weft_op op = { .queue = server->side.queue, .tag = arg[1] };
+	struct weft_op op = { .size = sizeof(op), .queue = server->side.queue, .tag = arg[1] };
 
 	return weft_barrier(server->side.engine, (weft_peer *)server->payload,
 			    server->command.bytes / (uint32_t)sizeof(weft_peer), arg[0], &op, NULL);
@@ -235,7 +236,7 @@ static int do_quiet(struct server *server, const uint64_t *arg)
 
 static int do_usage(struct server *server, const uint64_t *arg)
 {
-	side_gather(&server->side); /* what nobody asked for is not a leak of the engine's: thrown away */
+	side_gather(&server->side); /* events that nobody asked for are no leak of the engine's: throw them away */
 	for (uint32_t i = 0; i < server->side.count; i++)
 		weft_event_release(&server->side.kept[i]);
 	server->side.count = 0;
@@ -244,7 +245,7 @@ static int do_usage(struct server *server, const uint64_t *arg)
 	return 0;
 }
 
-/* Of programs with an allocator of their own (test_alloc.c). */
+/* Defined in programs with their own allocator (test_alloc.c). */
 __attribute__((weak)) void counting_start(void);
 __attribute__((weak)) uint64_t counting_stop(uint64_t *ret_culprit);
 
@@ -261,10 +262,12 @@ static int do_counting(struct server *server, const uint64_t *arg)
 
 static int do_rounds(struct server *server, const uint64_t *arg)
 {
-	struct weft_write write = { .from = server->region[arg[1]].region, .to = arg[0], .bytes = arg[2] };
+	struct weft_write write = {
+		.size = sizeof(write), .from = server->region[arg[1]].region, .to = arg[0], .bytes = arg[2]
+	};
 
 	for (uint64_t i = 0; i < arg[3]; i++) {
-		struct weft_op op = { .queue = server->side.queue, .tag = UINT64_C(1) << 40 | i };
+		struct weft_op op = { .size = sizeof(op), .queue = server->side.queue, .tag = UINT64_C(1) << 40 | i };
 		struct weft_event event;
 		int error = weft_write(server->side.engine, &write, &op, NULL);
 
@@ -304,7 +307,7 @@ static const handler handlers[] = {
 	[COMMAND_COUNTING] = do_counting,
 };
 
-/* A manual engine makes progress while no command is there, unless told to be quiet. */
+/* A manual engine makes progress while there is no command, unless told to be quiet. */
 static int next_command(struct server *server)
 {
 	struct pollfd poller = { .fd = server->fd, .events = POLLIN };
@@ -312,7 +315,7 @@ static int next_command(struct server *server)
 	int error;
 
 	while (!poll(&poller, 1, driven ? 0 : -1))
-		weft_progress(server->side.engine);
+		weft_engine_progress(server->side.engine);
 	error = command_get(server->fd, &server->command, sizeof(server->command), LIMIT);
 	if (!error && server->command.bytes > COMMAND_MAX)
 		error = -EPROTO;
@@ -323,6 +326,8 @@ int server_main(int fd)
 {
 	struct server server = { .fd = fd, .payload = malloc(COMMAND_MAX), .reply = malloc(COMMAND_MAX) };
 
+	if (getenv("TEST_PEER_UID") && setuid((uid_t)atoi(getenv("TEST_PEER_UID")))) /* as another user */
+		return 1;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!server.payload || !server.reply)
 		return 1;

@@ -5,12 +5,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define BYTES         (4u << 20) /* of each peer's region */
-#define MEMORY        (8u << 20) /* ours: written from, read into, written to the witness from */
+#define BYTES         (4u << 20) /* size of each peer's region */
+#define MEMORY        (8u << 20) /* ours: the source of writes, the target of reads, the source of the witness's writes */
 #define READ_AT       (4u << 20)
 #define WITNESS_AT    (6u << 20)
 #define WITNESS_BYTES (256u << 10)
-#define WITNESS_LIMIT (10 * S) /* a machine that is busy with other things gets a peer that lives served by then */
+#define WITNESS_LIMIT (10 * S) /* even a busy machine serves a live peer by then */
 /* Promised: an operation ends by its deadline and this. A sanitizer makes closing and opening rails many
  * times slower. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -35,8 +35,10 @@ struct weft_config silent_config(void)
 
 static void write_to_witness(struct silent *silent)
 {
-	struct weft_write write = { silent->region, WITNESS_AT, silent->witness_remote, 0, WITNESS_BYTES };
-	struct weft_op op = { .queue = silent->witnessed, .timeout_ns = WITNESS_LIMIT };
+	struct weft_write write = {
+		sizeof(write), silent->region, WITNESS_AT, silent->witness_remote, 0, WITNESS_BYTES
+	};
+	struct weft_op op = { .size = sizeof(op), .queue = silent->witnessed, .timeout_ns = WITNESS_LIMIT };
 
 	assert_status(weft_write(silent->here.engine, &write, &op, NULL), 0);
 	silent->serving = true;
@@ -52,13 +54,13 @@ static void witness_served(struct silent *silent, const struct weft_event *event
 	silent->served++;
 }
 
-/* One write after the other: takes what ended and starts the next. */
+/* One write after the other: takes those that ended and starts the next. */
 static void serve(struct silent *silent)
 {
 	struct weft_event event;
 
 	if (silent->serving) {
-		if (weft_queue_poll(silent->witnessed, &event, 1) != 1)
+		if (weft_queue_poll(silent->witnessed, &event, sizeof(event), 1) != 1)
 			return;
 		witness_served(silent, &event);
 		weft_event_release(&event);
@@ -66,7 +68,7 @@ static void serve(struct silent *silent)
 	write_to_witness(silent);
 }
 
-/* What the witness has is what was written last. */
+/* The witness holds what was written last. */
 static void check_witness(struct silent *silent)
 {
 	struct weft_event event;
@@ -78,7 +80,7 @@ static void check_witness(struct silent *silent)
 		}
 		if (!silent->serving)
 			continue;
-		assert_int_equal(weft_queue_wait(silent->witnessed, &event, 1, LIMIT), 1);
+		assert_int_equal(weft_queue_wait(silent->witnessed, &event, sizeof(event), 1, LIMIT), 1);
 		witness_served(silent, &event);
 		weft_event_release(&event);
 	}
@@ -96,15 +98,15 @@ void silent_open(struct silent *silent)
 	memset(silent, 0, sizeof(*silent));
 	watch_start();
 	assert_status(side_open(&silent->here, &config), 0);
-	assert_status(weft_queue_open(silent->here.engine, &silent->ends), 0);
-	assert_status(weft_queue_open(silent->here.engine, &silent->witnessed), 0);
+	assert_status(weft_queue_open(silent->here.engine, 0, &silent->ends), 0);
+	assert_status(weft_queue_open(silent->here.engine, 0, &silent->witnessed), 0);
 	silent->memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(silent->memory != MAP_FAILED);
 	assert_status(weft_region_register(silent->here.engine, silent->memory, MEMORY, 0, &silent->region), 0);
 	peer_start(&silent->witness, &config);
 	silent->witness_number = peer_region(&silent->witness, BYTES, WEFT_REMOTE_WRITE, &descriptor);
 	assert_status(weft_peer_add(silent->here.engine, silent->witness.address.data, silent->witness.address.bytes,
-				    &silent->witness_peer),
+				    NULL, &silent->witness_peer),
 		      0);
 	assert_status(side_wait_peer(&silent->here, WEFT_EVENT_PEER_UP, silent->witness_peer, LIMIT, &event), 0);
 	weft_event_release(&event);
@@ -121,7 +123,7 @@ void silent_close(struct silent *silent)
 
 void silent_add(struct silent *silent, const struct blob *address, const struct blob *descriptor)
 {
-	assert_status(weft_peer_add(silent->here.engine, address->data, address->bytes, &silent->other_peer), 0);
+	assert_status(weft_peer_add(silent->here.engine, address->data, address->bytes, NULL, &silent->other_peer), 0);
 	silent->other_remote = import(&silent->here, silent->other_peer, descriptor);
 	silent->operations = 0;
 	silent->gone_ns = 0;
@@ -156,16 +158,18 @@ void silent_disconnect(struct silent *silent)
 
 static int submit(struct silent *silent, enum operation_kind kind, struct weft_op *op)
 {
-	struct weft_write write = { silent->region, 0, silent->other_remote, 0, BYTES };
-	struct weft_read read = { silent->other_remote, 0, silent->region, READ_AT, 1u << 20 };
+	struct weft_write write = { sizeof(write), silent->region, 0, silent->other_remote, 0, BYTES };
+	struct weft_read read = { sizeof(read), silent->other_remote, 0, silent->region, READ_AT, 1u << 20 };
 	weft_engine *engine = silent->here.engine;
 
 	switch (kind) {
 	case OP_WRITE:
-		op->notify = (struct weft_notify){ .kind = WEFT_NOTIFY_FENCED, .tag = op->tag };
+		op->notify = WEFT_NOTIFY_FENCED;
+		op->notify_tag = op->tag;
 		return weft_write(engine, &write, op, NULL);
 	case OP_COUNTED:
-		op->notify = (struct weft_notify){ .kind = WEFT_NOTIFY_COUNTED, .immediate = 7 };
+		op->notify = WEFT_NOTIFY_COUNTED;
+		op->immediate = 7;
 		return weft_write(engine, &write, op, NULL);
 	case OP_READ:
 		return weft_read(engine, &read, op, NULL);
@@ -182,7 +186,9 @@ void silent_submit(struct silent *silent, uint64_t timeout_ns)
 {
 	for (int kind = 0; kind < OP_KINDS; kind++) {
 		struct operation *operation = &silent->operation[silent->operations];
-		struct weft_op op = { .queue = silent->ends, .tag = ++silent->operations, .timeout_ns = timeout_ns };
+		struct weft_op op = {
+			.size = sizeof(op), .queue = silent->ends, .tag = ++silent->operations, .timeout_ns = timeout_ns
+		};
 		int status;
 
 		assert_true(silent->operations <= OPERATIONS);
@@ -217,8 +223,8 @@ static void take_end(struct silent *silent, struct weft_event *event)
 	weft_event_release(event);
 }
 
-/* When a peer that is gone is given up, as far as `now` matters. An engine that finds it stood still itself
- * for longer than a heartbeat counts anew: it may not have heard what was said meanwhile. */
+/* Returns when a gone peer is given up, as far as `now` matters. An engine that finds that it stood still itself for
+ * longer than a heartbeat starts counting again, since it may have missed what was said meanwhile. */
 static uint64_t limit_of(const struct silent *silent, uint64_t now)
 {
 	uint64_t limit = silent->gone_ns + PEER_LIMIT + HEARTBEAT;
@@ -228,7 +234,7 @@ static uint64_t limit_of(const struct silent *silent, uint64_t now)
 	return now > limit && watch_excuse(silent->gone_ns) >= HEARTBEAT ? limit + 2 * PEER_LIMIT : limit;
 }
 
-/* By its deadline, or the limit of a peer that is gone; more only where the machine held threads up. */
+/* By its deadline, or the limit of a peer that is gone; later only if the machine delayed threads. */
 static void check_in_time(const struct silent *silent, const struct operation *operation, uint64_t now)
 {
 	uint64_t due = operation->deadline_ns, limit;
@@ -250,7 +256,7 @@ void silent_drain(struct silent *silent)
 	do {
 		struct weft_event event;
 		uint64_t before = now_ns(); /* what is not in the queue after it was not there then */
-		int got = weft_queue_wait(silent->ends, &event, 1, MS);
+		int got = weft_queue_wait(silent->ends, &event, sizeof(event), 1, MS);
 
 		assert_true(got >= 0);
 		if (got)
@@ -272,14 +278,15 @@ void silent_serve_until(struct silent *silent, uint64_t deadline_ns)
 	struct weft_event event;
 
 	do {
-		assert_int_equal(weft_queue_wait(silent->ends, &event, 1, MS), 0); /* nothing is in flight there */
+		assert_int_equal(weft_queue_wait(silent->ends, &event, sizeof(event), 1, MS),
+				 0); /* nothing is in flight there */
 		serve(silent);
 	} while (now_ns() < deadline_ns || silent->served == before);
 	check_witness(silent);
 }
 
-/* Of the deadline and the peer's limit the earlier one ends an operation; where the machine held up whoever
- * looks after both, or whoever submitted it, the limit may have passed too. */
+/* The earlier of the deadline and the peer's limit ends an operation. If the machine delayed the thread that handles
+ * both, or the submitter, the limit may have passed too. */
 static bool limit_came_first(const struct silent *silent, const struct operation *operation)
 {
 	if (operation->status != -EHOSTDOWN)
@@ -298,7 +305,7 @@ void silent_ended(struct silent *silent, uint32_t from, uint32_t to, int expecte
 
 		if (!operation->status && done & 1u << operation->kind)
 			continue;
-		/* Never repeated over another connection: the end of the first is theirs too. */
+		/* Never repeated over another connection: the end of the first one is also theirs. */
 		if (operation->kind == OP_COUNTED && operation->status == -EIO)
 			continue;
 		if (expected == -ETIMEDOUT && limit_came_first(silent, operation))
@@ -322,18 +329,19 @@ void silent_is_down(struct silent *silent)
 	weft_event_release(&event);
 }
 
-/* To where nothing was written before: over tcp what was given up may still be in a socket, and land. */
+/* Writes to memory that was not written before: over tcp, bytes of an operation that was given up may still be in a
+ * socket and land. */
 static int write_elsewhere(struct silent *silent)
 {
-	struct weft_write write = { silent->region, 0, silent->other_remote, BYTES, BYTES };
-	struct weft_op op = { .queue = silent->ends, .tag = 1, .timeout_ns = LONG };
+	struct weft_write write = { sizeof(write), silent->region, 0, silent->other_remote, BYTES, BYTES };
+	struct weft_op op = { .size = sizeof(op), .queue = silent->ends, .tag = 1, .timeout_ns = LONG };
 
 	silent->operations = 1;
 	silent->operation[0] = (struct operation){ .kind = OP_WRITE, .deadline_ns = now_ns() + LONG };
 	return weft_write(silent->here.engine, &write, &op, NULL);
 }
 
-/* Up may still mean the connection that the other side is about to give up: then it comes up once more. */
+/* Up may still refer to the connection that the other side is about to give up: then it comes up once more. */
 void silent_is_back(struct silent *silent)
 {
 	uint64_t limit = now_ns() + 2 * LIMIT;

@@ -23,7 +23,7 @@ int sims_tear_down(void **state)
 	return 0;
 }
 
-/* TEST_LOG=1: what the engines have to say. */
+/* TEST_LOG=1: prints what the engines log. */
 static void log_line(void *context, enum weft_log_level level, const char *text)
 {
 	fprintf(stderr, "%.3f %s\n", (double)now_ns() / 1e9, text);
@@ -49,8 +49,8 @@ void sim_open(struct sim *sim, const char *name, const char *spec, const struct 
 	snprintf(full, sizeof(full), "%s,strict=1,control=%s,name=%s", spec, control_path, name);
 	if (wf_sim_setup(full, error, sizeof(error)))
 		fail_msg("%s", error);
-	assert_int_equal(weft_open(config, &sim->engine), 0);
-	assert_int_equal(weft_queue_open(sim->engine, &sim->queue), 0);
+	assert_int_equal(weft_engine_open(config, &sim->engine, NULL, 0), 0);
+	assert_int_equal(weft_queue_open(sim->engine, WEFT_QUEUE_LISTEN, &sim->queue), 0);
 	sim->bytes = bytes;
 	sim->memory = calloc(1, bytes);
 	assert_non_null(sim->memory);
@@ -62,7 +62,7 @@ void sim_open(struct sim *sim, const char *name, const char *spec, const struct 
 void sim_close(struct sim *sim)
 {
 	if (sim->engine)
-		assert_int_equal(weft_close(sim->engine), 0);
+		assert_int_equal(weft_engine_close(sim->engine), 0);
 	free(sim->memory);
 	memset(sim, 0, sizeof(*sim));
 }
@@ -73,8 +73,8 @@ weft_peer sim_add(struct sim *a, const struct sim *b, weft_remote *ret_remote)
 	size_t bytes = sizeof(blob);
 	weft_peer peer;
 
-	assert_int_equal(weft_address(b->engine, blob, &bytes), 0);
-	assert_int_equal(weft_peer_add(a->engine, blob, bytes, &peer), 0);
+	assert_int_equal(weft_engine_address(b->engine, blob, &bytes), 0);
+	assert_int_equal(weft_peer_add(a->engine, blob, bytes, NULL, &peer), 0);
 	bytes = sizeof(blob);
 	assert_int_equal(weft_region_export(b->engine, b->region, blob, &bytes), 0);
 	assert_int_equal(weft_remote_import(a->engine, peer, blob, bytes, ret_remote), 0);
@@ -85,7 +85,7 @@ uint32_t sim_paths(const struct sim *sim, weft_peer peer)
 {
 	struct weft_peer_info info;
 
-	assert_int_equal(weft_peer_info(sim->engine, peer, &info), 0);
+	assert_int_equal(weft_peer_info(sim->engine, peer, &info, sizeof(info)), 0);
 	return info.paths;
 }
 
@@ -117,7 +117,7 @@ void sim_mend(int fault)
 void sims_turn(struct sim *const *sims, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		assert_true(weft_progress(sims[i]->engine) >= 0);
+		assert_true(weft_engine_progress(sims[i]->engine) >= 0);
 }
 
 void sims_in_time(uint64_t limit_ns)
@@ -127,7 +127,7 @@ void sims_in_time(uint64_t limit_ns)
 
 static bool take(weft_queue *queue, enum weft_event_type type, struct weft_event *event)
 {
-	while (weft_queue_poll(queue, event, 1) == 1) {
+	while (weft_queue_poll(queue, event, sizeof(*event), 1) == 1) {
 		if (event->type == type)
 			return true;
 		weft_event_release(event);

@@ -3,42 +3,48 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * S + (uint64_t)ts.tv_nsec;
-}
+#define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
 static uint64_t mix(uint64_t x)
 {
-	x += UINT64_C(0x9e3779b97f4a7c15);
 	x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
 	x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
 	return x ^ (x >> 31);
 }
 
-uint64_t random_next(uint64_t *state)
+uint64_t slower(void)
 {
-	return mix((*state)++);
+	const char *text = getenv("TEST_SLOWER");
+	uint64_t times = text ? strtoull(text, NULL, 10) : 1;
+
+	return times ? times : 1;
 }
 
-static uint64_t word_at(uint64_t seed, uint64_t index)
+uint64_t random_next(uint64_t *state)
 {
-	return mix(mix(seed) + index);
+	return mix(*state += GOLDEN);
+}
+
+/* Cheap, because torture fills and checks gigabytes; mixed, because neighbouring seeds must not give shifted patterns. */
+static uint64_t word_at(uint64_t mixed_seed, uint64_t index)
+{
+	uint64_t x = (mixed_seed + index) * GOLDEN;
+
+	return x ^ x >> 29;
 }
 
 void pattern_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
 {
 	uint8_t *to = memory;
+	const uint64_t mixed = mix(seed + GOLDEN);
 
 	for (uint64_t i = 0; i < bytes;) {
-		uint64_t at = start + i, word = word_at(seed, at / 8), skip = at % 8;
+		uint64_t at = start + i, word = word_at(mixed, at / 8), skip = at % 8;
 		uint64_t take = 8 - skip < bytes - i ? 8 - skip : bytes - i;
 
 		memcpy(to + i, (uint8_t *)&word + skip, take);
@@ -49,9 +55,10 @@ void pattern_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
 uint64_t pattern_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
 {
 	const uint8_t *from = memory;
+	const uint64_t mixed = mix(seed + GOLDEN);
 
 	for (uint64_t i = 0; i < bytes;) {
-		uint64_t at = start + i, word = word_at(seed, at / 8), skip = at % 8;
+		uint64_t at = start + i, word = word_at(mixed, at / 8), skip = at % 8;
 		uint64_t take = 8 - skip < bytes - i ? 8 - skip : bytes - i;
 
 		if (memcmp(from + i, (uint8_t *)&word + skip, take)) {
@@ -64,13 +71,14 @@ uint64_t pattern_differs(const void *memory, uint64_t bytes, uint64_t seed, uint
 	return bytes;
 }
 
-/* Byte by byte: memcpy() and memcmp() would tell ThreadSanitizer all the same. */
+/* Byte by byte: memcpy() and memcmp() would still report to ThreadSanitizer. */
 NOT_JUDGED void landed_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
 {
 	volatile uint8_t *to = memory;
+	const uint64_t mixed = mix(seed + GOLDEN);
 
 	for (uint64_t i = 0; i < bytes;) {
-		uint64_t word = word_at(seed, (start + i) / 8);
+		uint64_t word = word_at(mixed, (start + i) / 8);
 
 		do {
 			to[i] = (uint8_t)(word >> 8 * ((start + i) % 8));
@@ -81,9 +89,10 @@ NOT_JUDGED void landed_fill(void *memory, uint64_t bytes, uint64_t seed, uint64_
 NOT_JUDGED uint64_t landed_differs(const void *memory, uint64_t bytes, uint64_t seed, uint64_t start)
 {
 	const volatile uint8_t *from = memory;
+	const uint64_t mixed = mix(seed + GOLDEN);
 
 	for (uint64_t i = 0; i < bytes;) {
-		uint64_t word = word_at(seed, (start + i) / 8);
+		uint64_t word = word_at(mixed, (start + i) / 8);
 
 		do {
 			if (from[i] != (uint8_t)(word >> 8 * ((start + i) % 8)))

@@ -1,4 +1,5 @@
 /* Measures how late this machine wakes threads; watch.h says what for. */
+#include "support/clock.h"
 #include "support/watch.h"
 #include "weft.h"
 
@@ -18,30 +19,21 @@
 #define LATE_FACTOR 6 /* threads that only sleep are the least delayed */
 #define WAIT_FACTOR 2 /* two threads take part in an end */
 #define NAP_NS      UINT64_C(1000000)
-#define SETTLE_NS   WEFT_SECOND /* who has not looked by then is held up, and counts as that */
+#define SETTLE_NS   WEFT_SECOND /* a watcher that has not looked by then is delayed itself, and counts as that */
 
-static _Atomic uint64_t lateness[BUCKETS]; /* the worst of a bucket's time */
-static _Atomic uint64_t delays[BUCKETS];   /* how much of it a thread of ours spent waiting for a CPU, at worst */
+static _Atomic uint64_t lateness[BUCKETS]; /* the worst within a bucket's time */
+static _Atomic uint64_t delays[BUCKETS];   /* the most that one of our threads waited for a CPU in it */
 static _Atomic int watching;
 static pthread_t watcher[WATCHERS];
 static _Atomic uint64_t asleep_ns[WATCHERS]; /* since when each naps; 0: it does not */
 static uint32_t watchers;
 
-/* Of the last that is noted, when it began: a nap of each watcher, a look at the run queues. Under the lock.
- */
+/* When the last recorded nap of each watcher and the last look at the run queues began. Under the lock. */
 static uint64_t napped_ns[WATCHERS], sampled_ns;
 static pthread_mutex_t noted_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t noted;
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * WEFT_SECOND + (uint64_t)now.tv_nsec;
-}
-
-/* Lateness only grows while its bucket is current: several watchers write, the first one empties the next
+/* Lateness only grows while its bucket is current: several watchers write, and the first one empties the next
  * bucket. */
 static void note_lateness(uint64_t bucket, uint64_t late)
 {
@@ -51,8 +43,8 @@ static void note_lateness(uint64_t bucket, uint64_t late)
 		;
 }
 
-/* How long our threads stood in the run queue: a busy thread waits far longer for its CPU than one that
- * mostly sleeps. */
+/* How long our threads stood in the run queue: a busy thread waits far longer for its CPU than one that mostly
+ * sleeps. */
 static uint64_t run_delay(const char *process, const char *task)
 {
 	char path[80];
@@ -80,12 +72,14 @@ static void sample_run_delays(uint64_t bucket)
 
 	while (dir && (entry = readdir(dir))) {
 		long task = atol(entry->d_name);
+		uint64_t before = seen[task % THREADS].task == task ? seen[task % THREADS].waited : 0;
 
 		if (!task)
 			continue;
 		waited = run_delay("self", entry->d_name);
-		if (seen[task % THREADS].task == task && waited - seen[task % THREADS].waited > worst)
-			worst = waited - seen[task % THREADS].waited;
+		/* Less than before: it has ended just now, or another thread has its number. */
+		if (waited >= before && waited - before > worst)
+			worst = waited - before;
 		seen[task % THREADS].task = task;
 		seen[task % THREADS].waited = waited;
 	}
@@ -94,7 +88,7 @@ static void sample_run_delays(uint64_t bucket)
 	atomic_store(&delays[bucket % BUCKETS], worst);
 }
 
-/* Also for whoever waits for it. */
+/* Also wakes the threads that wait for it. */
 static void note(uint64_t *what, uint64_t began_ns)
 {
 	pthread_mutex_lock(&noted_lock);
@@ -103,7 +97,7 @@ static void note(uint64_t *what, uint64_t began_ns)
 	pthread_mutex_unlock(&noted_lock);
 }
 
-/* One for each CPU, on it: engines pin their workers. */
+/* One watcher per CPU, pinned to it, because engines pin their workers. */
 static void *watch(void *argument)
 {
 	struct timespec nap = { .tv_nsec = NAP_NS };
@@ -122,8 +116,8 @@ static void *watch(void *argument)
 		nanosleep(&nap, NULL);
 		after = now_ns();
 		late = after - before - NAP_NS;
-		/* A delay counts for every bucket it covers. Buckets come round after minutes: well before
-		 * that one is emptied. */
+		/* A delay counts for every bucket that it covers. Buckets are reused after minutes, and emptied well
+		 * before. */
 		for (uint64_t at = before / BUCKET_NS; at <= after / BUCKET_NS; at++)
 			note_lateness(at, late);
 		atomic_store(&asleep_ns[cpu], 0);
@@ -183,7 +177,7 @@ void watch_settle(void)
 	pthread_mutex_unlock(&noted_lock);
 }
 
-/* Of those that should have been awake for a while: by how much, so far. */
+/* How much the watchers that should be awake have overslept up to now. */
 static uint64_t oversleeping(uint64_t now)
 {
 	uint64_t worst = 0;

@@ -21,17 +21,17 @@ struct planned {
 	size_t nic_count;
 };
 
-/* With the NICs of the XML when nics is NULL. Fails the test when either step fails. */
+/* Uses the NICs of the XML if nics is NULL. Fails the test if either step fails. */
 void check_plan(struct planned *planned, const char *xml, const struct wf_topo_nic *nics, size_t count,
 		const struct wf_topo_options *options);
 void check_plan_free(struct planned *planned);
 
-/* "gpus | rails | cores | worker", as "53:00.0 | rdmap79s0 rdmap80s0 | 0-11 | 1"; also that every NIC has one
- * owner. */
+/* Compares with "gpus | rails | cores | worker", such as "53:00.0 | rdmap79s0 rdmap80s0 | 0-11 | 1"; also checks
+ * that every NIC has one owner. */
 void check_group(const struct planned *planned, size_t index, const char *expected);
 void check_owners(const struct planned *planned);
 
-/* A file with this text; unlink() it. */
+/* Makes a file with this text; the caller unlinks it. */
 const char *check_file(const char *text, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Faults of the simulated NICs, set and cleared through the control file by a thread of their own; and the
- * canceller, who cancels operations of any node at any time, ended ones too.
+ * Faults of the simulated NICs, which a thread of their own sets and clears through the control file; and the
+ * canceller, which cancels operations of any node at any time, including ended ones.
  */
 #include "torture.h"
 #include "sim/control.h"
@@ -36,7 +36,7 @@ int faults_open(char *path, size_t bytes)
 	if (fd < 0)
 		return -errno;
 	close(fd);
-	unlink(control_path); /* whoever opens it makes it */
+	unlink(control_path); /* the first to open it creates it */
 	snprintf(path, bytes, "%s", control_path);
 	return sim_control_open(control_path, &control);
 }
@@ -50,14 +50,18 @@ void faults_clear(void)
 static void write_rule(struct random *random, enum fault fault, char *rule, size_t bytes)
 {
 	static const char *const ops[] = { "op=write,", "op=read,", "op=send,", "" };
+	static const char *const stalls[] = { "reg", "open", "close" };
 	static const char *const blackouts[] = { "fault=down", "op=write,fault=drop", "op=read,fault=drop" };
 	static const int statuses[] = { 1, 7, 9, 10, 13, 15 };
-	uint32_t host = random_below(random, world.nodes), nic = random_below(random, world.nics);
+	uint32_t host = random_below(random, world.nodes), nic = random_below(random, world.nics), stalled;
 	const char *op = ops[random_below(random, 4)];
 	char who[64];
+	bool one_host = strstr(world.keys, "card=efa"); /* all engines of a process are, on modelled cards */
 
 	snprintf(who, sizeof(who), "host=n%u,nic=%u,", host, nic);
-	if (random_chance(random, 30))
+	if (one_host)
+		snprintf(who, sizeof(who), "nic=%u,", nic);
+	else if (random_chance(random, 30))
 		snprintf(who, sizeof(who), "host=n%u,", host);
 	switch (fault) {
 	case FAULT_ERROR:
@@ -79,10 +83,10 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 		snprintf(rule, bytes, "%sop=send,p=0.05,fault=rnr:%u", who, 1 + random_below(random, 10));
 		break;
 	case FAULT_DOWN:
-		snprintf(rule, bytes, "host=n%u,nic=%u,fault=down", host, nic);
+		snprintf(rule, bytes, "%sfault=down", who);
 		break;
 	case FAULT_SLOW:
-		snprintf(rule, bytes, "host=n%u,nic=%u,fault=slow:%u", host, nic, 2 + random_below(random, 50));
+		snprintf(rule, bytes, "%sfault=slow:%u", who, 2 + random_below(random, 50));
 		break;
 	case FAULT_DEAD:
 		snprintf(rule, bytes, "host=n%u,fault=dead", host);
@@ -91,7 +95,7 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 		snprintf(rule, bytes, "%scount=1,p=0.01,fault=internal", who);
 		break;
 	case FAULT_REG:
-		snprintf(rule, bytes, "host=n%u,op=reg,count=%u,fault=reg:12", host, 1 + random_below(random, 3));
+		snprintf(rule, bytes, "%sop=reg,count=%u,fault=reg:12", who, 1 + random_below(random, 3));
 		break;
 	case FAULT_ANONYMOUS:
 		snprintf(rule, bytes, "%s%scount=%u,p=0.02,fault=anonymous:%d", who, op, 1 + random_below(random, 3),
@@ -106,9 +110,10 @@ static void write_rule(struct random *random, enum fault fault, char *rule, size
 	case FAULT_TWICE:
 		snprintf(rule, bytes, "%s%sp=0.02,fault=twice:%d", who, op, statuses[random_below(random, 6)]);
 		break;
-	case FAULT_STALL:
-		snprintf(rule, bytes, "host=n%u,op=reg,count=%u,fault=stall:%ums", host, 1 + random_below(random, 4),
-			 1 + random_below(random, 1500));
+	case FAULT_STALL: /* an endpoint that takes long to close keeps its pieces for as long */
+		stalled = random_below(random, 3);
+		snprintf(rule, bytes, "host=n%u,op=%s,count=%u,fault=stall:%ums", host, stalls[stalled],
+			 1 + random_below(random, 4), 1 + random_below(random, stalled ? 50 : 1500));
 		break;
 	case FAULT_BLACKOUT:
 		snprintf(rule, bytes, "%s", blackouts[random_below(random, 3)]);
@@ -155,7 +160,7 @@ static void *disturb(void *unused)
 	return NULL;
 }
 
-/* Only handles of ended operations: whatever runs under the same slot must not notice. */
+/* Cancels only handles of ended operations: an operation that now has the same slot must not notice. */
 static void cancel_stale(struct node *node, struct random *random)
 {
 	weft_transfer handle = 0;
@@ -167,7 +172,7 @@ static void cancel_stale(struct node *node, struct random *random)
 	pthread_mutex_unlock(&world.lock);
 	if (!handle)
 		return;
-	rc = weft_cancel(node->engine, handle);
+	rc = weft_transfer_cancel(node->engine, handle);
 	if (rc != -ENOENT)
 		fail(NULL, "node %u: cancelling %llx, which had ended, said %s", node->index,
 		     (unsigned long long)handle, weft_strerror(rc));
@@ -191,9 +196,9 @@ static void cancel_one(struct node *node, struct random *random)
 	pthread_mutex_unlock(&world.lock);
 	if (!op)
 		return;
-	rc = weft_cancel(node->engine, handle);
+	rc = weft_transfer_cancel(node->engine, handle);
 	if (rc && rc != -ENOENT)
-		fail(NULL, "weft_cancel said %s", weft_strerror(rc));
+		fail(NULL, "weft_transfer_cancel said %s", weft_strerror(rc));
 	atomic_fetch_add(&world.tally.cancels, 1);
 }
 
@@ -208,7 +213,7 @@ static void *cancel(void *unused)
 		nanosleep(&nap, NULL);
 		if (pthread_rwlock_tryrdlock(&node->alive))
 			continue;
-		/* Probes are left alone: on slow links none would last. */
+		/* Leaves probes alone: on slow links none would survive. */
 		if (random_chance(&random, 50) || atomic_load(&world.phase) == PHASE_PROBE)
 			cancel_stale(node, &random);
 		else

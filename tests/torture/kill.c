@@ -1,12 +1,12 @@
 /*
- * Peers that die, stop, come back or were never there, as real processes over a real transport.
+ * Peers that die, stop, come back or never existed, as real processes over a real transport.
  *
  * kill --provider tcp|shm [--kills N] [--stops N]
  *
- * Each round starts a few peers (they execute this program anew), submits operations of every kind to each
- * and kills them one after the other in their midst, while those that still live go on being served. Every
- * operation must end by the heartbeat's limit and 100 ms after its peer was killed (more where the machine
- * was late in waking threads), none may end twice, and memory and open files stay as they were.
+ * Each round starts a few peers (they execute this program anew), submits operations of every kind to each and kills
+ * them one after the other while operations are in flight, as the others go on being served. Every operation must end
+ * by the heartbeat's limit and 100 ms after its peer was killed (more if the machine woke threads late), none may end
+ * twice, and memory and open files stay as they were.
  */
 #include "weft.h"
 #include "torture.h"
@@ -24,7 +24,6 @@
 
 #define HEARTBEAT_NS (30 * WEFT_MILLISECOND)
 #define LIMIT_NS     (150 * WEFT_MILLISECOND)
-#define LATE_NS      (100 * WEFT_MILLISECOND)
 #define MEMORY       (8u << 20)
 #define DEPTH        24 /* operations in flight to each peer */
 #define PEERS        4  /* at a time */
@@ -48,7 +47,7 @@ struct other {
 	weft_remote remote;
 	uint32_t index;
 	uint64_t due_ns, gone_ns; /* when it is to go; when it went, 0: it lives */
-	uint64_t waited_ns;       /* for a CPU, until it was added */
+	uint64_t waited_ns;       /* time waiting for a CPU until it was added */
 	uint32_t outstanding;
 	bool open[DEPTH];
 };
@@ -84,13 +83,14 @@ static void open_self(struct self *self)
 	if (!memory && !(memory = aligned_alloc(4096, MEMORY)))
 		stop("memory", -ENOMEM);
 	memset(memory, 1, MEMORY);
-	if ((rc = weft_open(&config, &self->engine)) || (rc = weft_queue_open(self->engine, &self->queue)) ||
+	if ((rc = weft_engine_open(&config, &self->engine, NULL, 0)) ||
+	    (rc = weft_queue_open(self->engine, WEFT_QUEUE_LISTEN, &self->queue)) ||
 	    (rc = weft_region_register(self->engine, memory, MEMORY, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ,
 				       &self->region)))
 		stop("opening", rc);
 	self->blobs.address_bytes = sizeof(self->blobs.address);
 	self->blobs.region_bytes = sizeof(self->blobs.region);
-	if ((rc = weft_address(self->engine, self->blobs.address, &self->blobs.address_bytes)) ||
+	if ((rc = weft_engine_address(self->engine, self->blobs.address, &self->blobs.address_bytes)) ||
 	    (rc = weft_region_export(self->engine, self->region, self->blobs.region, &self->blobs.region_bytes)))
 		stop("blobs", rc);
 }
@@ -111,13 +111,13 @@ static int serve(int fd)
 
 		if (read(fd, &byte, 1) == 0)
 			break; /* the parent is gone, or wants us to leave politely */
-		if (weft_queue_wait(self.queue, &event, 1, 20 * WEFT_MILLISECOND) != 1)
+		if (weft_queue_wait(self.queue, &event, sizeof(event), 1, 20 * WEFT_MILLISECOND) != 1)
 			continue;
 		if (event.type == WEFT_EVENT_CALL)
-			weft_reply(self.engine, event.peer, event.call, 0, event.data, event.bytes);
+			weft_reply(self.engine, event.peer, event.call, 0, event.data, event.bytes, NULL, NULL);
 		weft_event_release(&event);
 	}
-	return weft_close(self.engine) ? 1 : 0;
+	return weft_engine_close(self.engine) ? 1 : 0;
 }
 
 static void spawn_peer(struct other *other)
@@ -151,7 +151,7 @@ static void add_peer(struct self *self, struct other *other)
 			stop("the peer did not start", 0);
 		got += (size_t)n;
 	}
-	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, &other->peer)) ||
+	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, NULL, &other->peer)) ||
 	    (rc = weft_remote_import(self->engine, other->peer, blobs.region, blobs.region_bytes, &other->remote)))
 		stop("adding the peer", rc);
 	other->waited_ns = watch_process(other->pid);
@@ -183,13 +183,17 @@ static void end_peer(struct self *self, struct other *other)
 static int submit_one(struct self *self, struct other *other, uint32_t slot, struct random *random)
 {
 	uint32_t tag = other->index * DEPTH + slot + 1;
-	struct weft_op op = { .queue = self->queue, .tag = tag, .timeout_ns = 20 * WEFT_SECOND };
-	struct weft_write write = { self->region, 0, other->remote, 0, 1 + random_below(random, 2u << 20) };
-	struct weft_read read = { other->remote, 0, self->region, 4u << 20, 1 + random_below(random, 2u << 20) };
+	struct weft_op op = { .size = sizeof(op), .queue = self->queue, .tag = tag, .timeout_ns = 20 * WEFT_SECOND };
+	struct weft_write write = {
+		sizeof(write), self->region, 0, other->remote, 0, 1 + random_below(random, 2u << 20)
+	};
+	struct weft_read read = { sizeof(read), other->remote, 0,
+				  self->region, 4u << 20,      1 + random_below(random, 2u << 20) };
 
 	switch (random_below(random, 5)) {
 	case 0:
-		op.notify = (struct weft_notify){ .kind = WEFT_NOTIFY_FENCED, .tag = tag };
+		op.notify = WEFT_NOTIFY_FENCED;
+		op.notify_tag = tag;
 		/* fall through */
 	case 1:
 		return weft_write(self->engine, &write, &op, NULL);
@@ -216,8 +220,7 @@ static void fill(struct self *self, struct other *other, struct random *random)
 	}
 }
 
-/* On a machine that holds threads up for long, ours or its own, even a peer that lives may be silent for the
- * limit. */
+/* On a machine that delays threads for long, ours or the peer's, even a live peer may be silent for the limit. */
 static bool held_up(const struct other *other, uint64_t since_ns)
 {
 	uint64_t theirs = watch_process(other->pid) - other->waited_ns;
@@ -250,7 +253,7 @@ static void take_end(struct other *others, uint32_t count, const struct weft_eve
 static int take(struct self *self, struct other *others, uint32_t count, uint64_t wait_ns)
 {
 	struct weft_event events[16];
-	int got = weft_queue_wait(self->queue, events, 16, wait_ns);
+	int got = weft_queue_wait(self->queue, events, sizeof(*events), 16, wait_ns);
 
 	for (int i = 0; i < got; i++) {
 		if (events[i].type == WEFT_EVENT_END || events[i].type == WEFT_EVENT_REPLY)
@@ -270,7 +273,7 @@ static void check_in_time(const struct other *other, uint64_t limit_ns, uint64_t
 	stop("every operation ends in time", 0);
 }
 
-/* Until everything has ended; nothing may end later than the limit after its peer went. */
+/* Waits until everything has ended; nothing may end later than the limit after its peer went. */
 static void drain(struct self *self, struct other *others, uint32_t count, uint64_t limit_ns)
 {
 	uint32_t outstanding;
@@ -293,14 +296,14 @@ static void await_up(struct self *self, struct other *others, uint32_t count, ui
 	struct weft_peer_info info = { 0 };
 	uint64_t start = now_ns();
 
-	while (weft_peer_info(self->engine, others[which].peer, &info) == 0 && !info.up) {
+	while (weft_peer_info(self->engine, others[which].peer, &info, sizeof(info)) == 0 && !info.up) {
 		take(self, others, count, WEFT_MILLISECOND);
 		if (now_ns() - start > 10 * WEFT_SECOND)
 			stop("a peer that lives is not reached in 10 s", 0);
 	}
 }
 
-/* Kills those whose time has come; how many live on. */
+/* Kills those whose time has come; returns how many live on. */
 static uint32_t kill_due(struct other *others, uint32_t count)
 {
 	uint32_t living = 0;
@@ -315,7 +318,7 @@ static uint32_t kill_due(struct other *others, uint32_t count)
 	return living;
 }
 
-/* Some peers, each killed within 30 ms of work. Sometimes one dies before it was ever heard of. */
+/* Some peers, each killed within 30 ms of work. Sometimes one dies before it was ever heard. */
 static void killed(struct self *self, struct random *random, uint32_t count)
 {
 	struct other others[PEERS];
@@ -337,7 +340,7 @@ static void killed(struct self *self, struct random *random, uint32_t count)
 		end_peer(self, &others[i]);
 }
 
-/* Stopped for longer than the limit: given up, and reached again when it goes on. */
+/* Stopped for longer than the limit: given up, and reached again after it continues. */
 static void stopped(struct self *self, struct random *random)
 {
 	struct other other;
@@ -377,7 +380,7 @@ static void pause_shortly(struct self *self, struct random *random)
 	end_peer(self, &other);
 }
 
-/* An address nobody is at: a peer that closed. Operations end by their own deadline or the peer's limit. */
+/* An address where nobody lives: a peer that closed. Operations end by their own deadline or the peer's limit. */
 static void never_there(struct self *self, struct random *random)
 {
 	static struct blobs blobs;
@@ -387,8 +390,8 @@ static void never_there(struct self *self, struct random *random)
 
 	open_self(&gone);
 	blobs = gone.blobs;
-	weft_close(gone.engine);
-	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, &other.peer)) ||
+	weft_engine_close(gone.engine);
+	if ((rc = weft_peer_add(self->engine, blobs.address, blobs.address_bytes, NULL, &other.peer)) ||
 	    (rc = weft_remote_import(self->engine, other.peer, blobs.region, blobs.region_bytes, &other.remote)))
 		stop("adding a peer that is not there", rc);
 	other.gone_ns = now_ns();
@@ -400,12 +403,12 @@ static void never_there(struct self *self, struct random *random)
 
 static void settle(struct self *self)
 {
-	struct weft_info info = { 0 };
+	struct weft_engine_info info = { 0 };
 	uint64_t start = now_ns();
 
 	do {
 		take(self, NULL, 0, WEFT_MILLISECOND);
-		weft_engine_info(self->engine, &info);
+		weft_engine_info(self->engine, &info, sizeof(info));
 	} while ((info.transfers_in_flight || info.peers) && now_ns() - start < 10 * WEFT_SECOND);
 	if (info.transfers_in_flight || info.peers) {
 		fprintf(stderr, "kill: %llu transfers, %llu peers left\n", (unsigned long long)info.transfers_in_flight,
@@ -419,30 +422,30 @@ static int run(uint32_t kills, uint32_t stops)
 	struct self self;
 	struct random random = { 1 };
 	uint64_t start = now_ns(), rss = 0, now_rss;
-	uint32_t files = 0;
+	int files = 0;
 
 	watch_start();
 	open_self(&self);
 	for (uint32_t left = kills, count; left; left -= count) {
 		killed(&self, &random, count = left < PEERS ? left : PEERS);
-		if (!rss && left <= kills - kills / 4) { /* pools and the allocator have settled */
+		if (!rss && left <= kills - kills / 4) { /* pools and the allocator have reached their size */
 			settle(&self);
 			rss = rss_bytes();
-			files = open_files();
+			files = open_fds();
 		}
 	}
 	settle(&self);
 	now_rss = rss_bytes();
 	printf("killed %u peers: %llu operations ended (%llu done, %llu peer down), the latest %.0f ms after "
 	       "the kill; memory "
-	       "%.1f -> %.1f MB, files %u -> %u\n",
+	       "%.1f -> %.1f MB, files %d -> %d\n",
 	       kills, (unsigned long long)ends, (unsigned long long)done, (unsigned long long)ended_down,
-	       (double)latest_ns / 1e6, (double)rss / 1e6, (double)now_rss / 1e6, files, open_files());
+	       (double)latest_ns / 1e6, (double)rss / 1e6, (double)now_rss / 1e6, files, open_fds());
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	if (kills >= 8 && now_rss > rss + (16u << 20))
 		stop("memory is flat", 0);
 #endif
-	if (kills >= 8 && open_files() > files + 4)
+	if (kills >= 8 && open_fds() > files + 4)
 		stop("open files are flat", 0);
 	for (uint32_t i = 0; i < stops; i++) {
 		stopped(&self, &random);
@@ -451,7 +454,7 @@ static int run(uint32_t kills, uint32_t stops)
 	for (int i = 0; i < 3; i++)
 		never_there(&self, &random);
 	settle(&self);
-	if (weft_close(self.engine))
+	if (weft_engine_close(self.engine))
 		stop("closing", 0);
 	free(memory);
 	watch_stop();

@@ -1,4 +1,4 @@
-/* What the torture test's messages start with, and what a call's answer is: a function of its id. */
+/* The header of the torture test's messages, and the answer to a call: a function of its id. */
 #ifndef TORTURE_MESSAGE_H
 #define TORTURE_MESSAGE_H
 

@@ -1,5 +1,4 @@
-/* A node: its engine opened, closed and opened again, its links to the others kept or broken, and its
- * thread's loop. */
+/* A node: opens and closes its engine, keeps or breaks its links to the others, and runs its thread's loop. */
 #include "torture.h"
 
 #include <errno.h>
@@ -22,15 +21,15 @@ static void log_line(void *context, enum weft_log_level level, const char *text)
 			names[level], text);
 }
 
-/* By the name that the keys give it. */
+/* The provider's name, as the keys give it. */
 const char *simulated_provider(void)
 {
-	if (!strstr(world.keys, "as=efa"))
+	if (!strstr(world.keys, "as=efa") && !strstr(world.keys, "card=efa"))
 		return "simfab";
 	return strstr(world.keys, "personality=efa-direct") ? "efa-direct" : "efa";
 }
 
-/* The simulator reads the environment when somebody looks for NICs: that is how each is a host of its own. */
+/* The simulator reads the environment when somebody looks for NICs: that makes each engine a host of its own. */
 void name_host(const char *name)
 {
 	char text[600];
@@ -53,7 +52,7 @@ static int open_engine(struct node *node)
 	if (!strcmp(world.provider, "tcp"))
 		config.rails = "lo";
 	config.max_transfers = TRANSFERS;
-	config.flags = world.manual ? WEFT_MANUAL_PROGRESS : 0;
+	config.flags = (world.manual ? WEFT_MANUAL_PROGRESS : 0) | (world.local ? WEFT_WITH_LOCAL : 0);
 	config.heartbeat_ns = 100 * WEFT_MILLISECOND;
 	config.peer_limit_ns = WEFT_SECOND;
 	config.rail_limit_ns = 300 * WEFT_MILLISECOND;
@@ -62,7 +61,7 @@ static int open_engine(struct node *node)
 	snprintf(name, sizeof(name), "n%u", node->index);
 	pthread_mutex_lock(&opening);
 	name_host(name);
-	rc = weft_open(&config, &node->engine);
+	rc = weft_engine_open(&config, &node->engine, NULL, 0);
 	pthread_mutex_unlock(&opening);
 	return rc;
 }
@@ -100,10 +99,10 @@ void node_publish_address(struct node *node)
 {
 	uint8_t blob[16384];
 	size_t bytes = sizeof(blob);
-	int rc = weft_address(node->engine, blob, &bytes);
+	int rc = weft_engine_address(node->engine, blob, &bytes);
 
 	if (rc)
-		fail(NULL, "weft_address said %s", weft_strerror(rc));
+		fail(NULL, "weft_engine_address said %s", weft_strerror(rc));
 	/* Peers are told again only when it is another one: taking pieces back must not cost a rail its address. */
 	pthread_mutex_lock(&world.lock);
 	if (node->published.address_bytes != bytes || memcmp(node->published.address, blob, bytes))
@@ -113,7 +112,7 @@ void node_publish_address(struct node *node)
 	pthread_mutex_unlock(&world.lock);
 }
 
-/* Engines that are opened and closed again before all others: their addresses stay. */
+/* Opens and closes engines before all others: their addresses stay. */
 void ghosts_make(void)
 {
 	for (uint32_t i = 0; i < GHOSTS && world.faults & 1u << FAULT_GHOSTS; i++) {
@@ -123,10 +122,10 @@ void ghosts_make(void)
 
 		ghost->bytes = sizeof(ghost->address);
 		if (!rc)
-			rc = weft_address(node->engine, ghost->address, &ghost->bytes);
+			rc = weft_engine_address(node->engine, ghost->address, &ghost->bytes);
 		if (rc)
 			fail(NULL, "a ghost's engine said %s", weft_strerror(rc));
-		weft_close(node->engine);
+		weft_engine_close(node->engine);
 		node->engine = NULL;
 		world.ghosts++;
 	}
@@ -139,7 +138,7 @@ static int add_ghosts(struct node *node)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < world.ghosts && !rc; i++)
-		rc = weft_peer_add(node->engine, world.ghost[i].address, world.ghost[i].bytes, &ghost);
+		rc = weft_peer_add(node->engine, world.ghost[i].address, world.ghost[i].bytes, NULL, &ghost);
 	return rc;
 }
 
@@ -149,9 +148,8 @@ int node_open(struct node *node)
 
 	if (rc)
 		return rc;
-	/* The listener is the first queue opened. */
 	for (int i = 0; i < 3 && !rc; i++)
-		rc = weft_queue_open(node->engine, &node->queue[i]);
+		rc = weft_queue_open(node->engine, i ? 0 : WEFT_QUEUE_LISTEN, &node->queue[i]);
 	if (!rc)
 		rc = register_region(node, true);
 	if (!rc)
@@ -159,7 +157,7 @@ int node_open(struct node *node)
 	if (!rc)
 		rc = add_ghosts(node);
 	if (rc) {
-		weft_close(node->engine);
+		weft_engine_close(node->engine);
 		node->engine = NULL;
 		return rc;
 	}
@@ -174,7 +172,7 @@ int node_open(struct node *node)
 	return 0;
 }
 
-/* Whatever is in flight ends with the engine: afterwards nothing of it can land. */
+/* Everything in flight ends with the engine: nothing of it can land afterwards. */
 void node_close(struct node *node, bool restart)
 {
 	uint64_t before = now_ns(), took;
@@ -190,24 +188,25 @@ void node_close(struct node *node, bool restart)
 		}
 	pthread_mutex_unlock(&world.lock);
 	pthread_rwlock_wrlock(&node->alive);
-	rc = weft_close(node->engine);
+	rc = weft_engine_close(node->engine);
 	took = now_ns() - before;
 	if (rc)
-		fail(NULL, "weft_close said %s", weft_strerror(rc));
+		fail(NULL, "weft_engine_close said %s", weft_strerror(rc));
 	if (took > CLOSE_LIMIT_NS + 8 * watch_lateness(before))
-		fail(NULL, "weft_close took %.1f s", (double)took / 1e9);
+		fail(NULL, "weft_engine_close took %.1f s", (double)took / 1e9);
 	node->engine = NULL;
+	node->replies = 0;
 	for (uint32_t i = 0; i < OPS; i++)
 		if (node->op[i].id)
 			op_dropped(node, &node->op[i]);
 	pthread_mutex_lock(&world.lock);
-	node->pendings = 0; /* what arrived and was not taken went with the queue */
+	node->pendings = 0; /* arrivals that were not taken went with the queue */
 	pthread_mutex_unlock(&world.lock);
 	before = now_ns();
 	while (restart && (rc = node_open(node))) {
 		struct timespec nap = { .tv_nsec = 5000000 };
 
-		/* Registering may be made to fail. It must fail cleanly, and work when the fault is gone. */
+		/* Registering may be made to fail. It must fail cleanly, and work once the fault is gone. */
 		if (!(world.faults & ((2u << FAULT_SIMULATED) - 1)) || now_ns() - before > 30 * WEFT_SECOND)
 			fail(NULL, "opening node %u again said %s", node->index, weft_strerror(rc));
 		nanosleep(&nap, NULL);
@@ -227,7 +226,7 @@ static void drop_link(struct node *node, uint32_t other)
 		weft_remote_close(node->engine, link->in);
 	if (link->out)
 		weft_remote_close(node->engine, link->out);
-	/* Each by itself: the main thread says at any time what is probed. */
+	/* Each field separately: the main thread may probe at any time. */
 	link->peer = 0;
 	link->in = link->out = 0;
 	link->generation = link->version = link->revision = 0;
@@ -264,8 +263,7 @@ static int import(struct node *node, struct peer_link *link, const struct publis
 	return 0;
 }
 
-/* The other restarted, or its rails did while we could not hear of it: the peer is replaced, or removed and
- * added. */
+/* The other restarted, or its rails did while we could not hear it: the peer is replaced, or removed and added. */
 static int follow(struct node *node, uint32_t other, const struct published *from)
 {
 	struct peer_link *link = &node->link[other];
@@ -280,7 +278,7 @@ static int follow(struct node *node, uint32_t other, const struct published *fro
 			drop_link(node, other);
 	}
 	if (!link->peer)
-		rc = weft_peer_add(node->engine, from->address, from->address_bytes, &link->peer);
+		rc = weft_peer_add(node->engine, from->address, from->address_bytes, NULL, &link->peer);
 	return rc ? rc : import(node, link, from);
 }
 
@@ -323,7 +321,7 @@ void node_mend(struct node *node, uint64_t now)
 
 /* ---- what an application may do at any time ---- */
 
-/* Regions that were replaced are closed when our own operations have left them. */
+/* Closes replaced regions once our own operations have left them. */
 static void close_old_regions(struct node *node)
 {
 	for (uint32_t i = 0; i < node->old_regions;) {
@@ -338,7 +336,7 @@ static void close_old_regions(struct node *node)
 	}
 }
 
-/* The same memory under a new registration; peers that use the old one find it gone. */
+/* Registers the same memory again; peers that use the old registration find it gone. */
 static void change_region(struct node *node)
 {
 	bool in = random_chance(&node->random, 50);
@@ -356,7 +354,7 @@ static void change_region(struct node *node)
 	node->old_region[node->old_regions++] = old;
 	if (world.faults & 1u << FAULT_REVOKE && random_chance(&node->random, 30) &&
 	    (rc = weft_region_revoke(node->engine, old)) && rc != -EBUSY &&
-	    !(rc == -ENOMEM && world.faults & 1u << FAULT_REG)) /* it keeps its rights then */
+	    !(rc == -ENOMEM && world.faults & 1u << FAULT_REG)) /* it then keeps its rights */
 		fail(NULL, "weft_region_revoke said %s", weft_strerror(rc));
 	node_publish_regions(node);
 	atomic_fetch_add(&world.tally.region_changes, 1);
@@ -374,7 +372,7 @@ static void change_peer(struct node *node)
 		return;
 	}
 	op_excuse(node, other);
-	weft_cancel_peer(node->engine, node->link[other].peer);
+	weft_peer_cancel(node->engine, node->link[other].peer);
 }
 
 void node_churn(struct node *node, uint64_t now)
@@ -396,7 +394,7 @@ void node_churn(struct node *node, uint64_t now)
 	}
 }
 
-/* Operations without a deadline are ended by us. */
+/* Cancels operations without a deadline. */
 static void cancel_old(struct node *node, uint64_t now)
 {
 	for (uint32_t i = 0; i < OPS; i++) {
@@ -410,7 +408,7 @@ static void cancel_old(struct node *node, uint64_t now)
 		op->deadline_ns = now; /* from here on it must end soon */
 		op_note(op, "cancelled after a second", 0);
 		pthread_mutex_unlock(&world.lock);
-		weft_cancel(node->engine, op->handle);
+		weft_transfer_cancel(node->engine, op->handle);
 	}
 }
 
@@ -423,7 +421,7 @@ static void probe(struct node *node)
 			submit_probe(node, i);
 }
 
-/* Calls return at once, they say; registering and closing regions wait for a turn of the worker. */
+/* Most calls must return at once; registering and closing regions wait for a turn of the worker. */
 static void slow_step(const struct node *node, const char *what, uint64_t since_ns)
 {
 	uint64_t took = now_ns() - since_ns;

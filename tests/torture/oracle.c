@@ -1,6 +1,6 @@
 /*
- * The oracle: which operations there are, what each may end as, whose every byte of memory is, and what must
- * have arrived where. Called by node threads; what nodes share is under world.lock.
+ * The oracle knows which operations there are, what each may end as, which operation owns every byte of memory, and
+ * what must have arrived where. Node threads call it; world.lock guards what nodes share.
  */
 #include "torture.h"
 
@@ -12,11 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LATE_NS    (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
-#define MISSING_NS (400 * WEFT_MILLISECOND) /* an end that has not come so long after that is missing */
-#define ARRIVE_NS  (2 * WEFT_SECOND)        /* what a done operation announced is in the receiver's queue by then */
-#define UNQUIET_NS (3 * WEFT_SECOND)        /* memory that may still be touched is left alone for so long */
-#define STILL_NS   (700 * WEFT_MILLISECOND) /* threads held up so long: peers may pass their limit of a second */
+#define MISSING_NS (400 * WEFT_MILLISECOND) /* an end that is this late is missing */
+#define ARRIVE_NS  (2 * WEFT_SECOND) /* an arrival that a done operation announced is in the receiver's queue by then */
+#define UNQUIET_NS (3 * WEFT_SECOND) /* memory that may still be touched is left alone for this long */
+#define STILL_NS   (700 * WEFT_MILLISECOND) /* threads delayed this long: peers may pass their limit of a second */
 
 static const char *const kind_name[KINDS] = {
 	"write", "pages", "scatter", "read", "send", "call", "barrier", "expect"
@@ -83,7 +82,7 @@ static bool free_slot(struct arena *arena, uint32_t slot, uint64_t now)
 	return !arena->owned[slot];
 }
 
-/* Takes slots for `bytes` at the node `at`; nothing may have touched them since they were given back. */
+/* Takes slots for `bytes` at node `at`; nothing may have touched them since they were given back. */
 bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes)
 {
 	struct arena *arena = &world.node[at].arena[in];
@@ -121,7 +120,7 @@ void op_move(struct op *op, uint32_t run, uint64_t offset, const void *from, uin
 	op->bytes += bytes;
 }
 
-/* What the run should hold when everything has landed. */
+/* Paints what the run should hold when everything has landed. */
 static void paint(const struct op *op, uint32_t run, uint8_t *image)
 {
 	const struct run *at = &op->run[run];
@@ -158,7 +157,7 @@ static void check_memory(struct op *op, uint8_t *image, bool done)
 	}
 }
 
-/* Gives the slots back, filled anew, so that whatever lands from now on shows. */
+/* Gives the slots back, filled anew, so that anything that lands from now on shows. */
 static void release_memory(struct node *node, struct op *op, bool quiescent)
 {
 	uint64_t now = now_ns();
@@ -168,7 +167,7 @@ static void release_memory(struct node *node, struct op *op, bool quiescent)
 		uint32_t first = op->run[r].first, count = op->run[r].count;
 
 		for (uint32_t i = first; op->run[r].in && i < first + count; i++) {
-			arena->guard[i] = (uint8_t)random_next(&node->random);
+			arena->guard[i] = (uint8_t)random_next(&node->random.state);
 			memset(arena->base + i * SLOT, arena->guard[i], SLOT);
 			arena->until_ns[i] = now + UNQUIET_NS;
 		}
@@ -238,8 +237,8 @@ static struct counted *counted_of(const struct op *op)
 	return counted->immediate == op->immediate ? counted : NULL;
 }
 
-/* Where threads are held up for long, even peers that live are silent for their limit. */
-static bool machine_stood_still(uint64_t now)
+/* If threads are delayed for long, even live peers are silent for their limit. */
+bool machine_stood_still(uint64_t now)
 {
 	watch_settle();
 	return watch_lateness(now - 2 * WEFT_SECOND) + watch_waited(now - WEFT_SECOND) >= STILL_NS;
@@ -272,13 +271,13 @@ void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle)
 	}
 	for (uint32_t i = 0; rc == -ENOENT && i < world.nodes; i++)
 		if (op->targets & 1u << i)
-			node->link[i].generation = 0; /* gone: to be added again */
+			node->link[i].generation = 0; /* gone: add it again */
 	pthread_mutex_unlock(&world.lock);
 	release_memory(node, op, true);
 }
 
-/* How late it was already when its end had certainly not come. What the node does before it looks again,
- * calls that take their time and naps of this oracle included, is no lateness of the engine's. */
+/* Returns how late the end was when it had certainly not come yet. Time that the node spends before its next look,
+ * including slow calls and naps of this oracle, is not the engine's lateness. */
 static uint64_t lateness_of(const struct op *op, uint64_t absent_ns)
 {
 	return op->deadline_ns < absent_ns ? absent_ns - op->deadline_ns : 0;
@@ -311,12 +310,14 @@ static void check_status(struct op *op, int status, uint64_t now)
 	if (status == -ETIMEDOUT && now >= op->deadline_ns)
 		return;
 	if (op->kind == KIND_CALL && status <= -200 && status > -260)
-		return; /* the application's at the other end */
+		return; /* the status of the application at the other end */
 	if ((status == -EHOSTDOWN || status == -EIO || status == -EREMOTEIO) &&
 	    (world.faults & ~HARMLESS || machine_stood_still(now)))
 		return;
-	/* Taking back a cancelled operation may cost its rail; counted writes are not sent again over
-	 * another. */
+	/* Where RDMA is emulated, peers are asked to leave a region before it goes. */
+	if (status == -ESTALE && world.faults & (1u << FAULT_REGIONS | 1u << FAULT_REVOKE))
+		return;
+	/* Taking back a cancelled operation may cost its rail; counted writes are not sent again over another rail. */
 	if (status == -EIO && op->notify == WEFT_NOTIFY_COUNTED && world.faults)
 		return;
 	fail(op, "ended with %d (%s), and nothing asked for that", status, weft_strerror(status));
@@ -424,7 +425,7 @@ void op_ended(struct node *node, const struct weft_event *event, uint64_t absent
 	end_under_lock(node, op, event, absent_ns);
 	pthread_mutex_unlock(&world.lock);
 	if (data) {
-		if (world.simulated && !event->quiescent)
+		if (world.quiesces && !event->quiescent)
 			fail(op, "ended with memory that may still be touched, which these NICs never do");
 		check_memory(op, node->image, !event->status);
 	}
@@ -440,7 +441,7 @@ void op_dropped(struct node *node, struct op *op)
 	pthread_mutex_unlock(&world.lock);
 	if (op->kind <= KIND_READ)
 		check_memory(op, node->image, false);
-	release_memory(node, op, world.simulated);
+	release_memory(node, op, world.quiesces);
 }
 
 void op_excuse(struct node *node, uint32_t target)
@@ -472,7 +473,7 @@ void arrived(struct node *node, uint64_t id, const char *what)
 	*seen |= (uint8_t)(1u << node->index);
 	if (op) {
 		op_note(op, what, node->index);
-		/* While it runs its memory is its own; a fence means all of it is there now. */
+		/* While the operation runs, its memory is its own; a fence means that all of it is there now. */
 		if (op->active && op->notify == WEFT_NOTIFY_FENCED && !(op->targets & (op->targets - 1)))
 			check_memory(op, node->image, true);
 	}
@@ -484,7 +485,7 @@ void arrived(struct node *node, uint64_t id, const char *what)
 	pthread_mutex_unlock(&world.lock);
 }
 
-/* What our threads do at this moment, and whether the end comes after all: late, or never? */
+/* Prints what our threads do at this moment, and whether the end still comes: late, or never? */
 static void diagnose(struct node *node, const struct op *op)
 {
 	uint64_t start = now_ns();
@@ -493,7 +494,7 @@ static void diagnose(struct node *node, const struct op *op)
 	list_threads();
 	while (now_ns() - start < 3 * WEFT_SECOND)
 		for (int q = 0; q < 3; q++)
-			if (weft_queue_poll(node->queue[q], &event, 1) == 1 && event.tag == op->id &&
+			if (weft_queue_poll(node->queue[q], &event, sizeof(event), 1) == 1 && event.tag == op->id &&
 			    (event.type == WEFT_EVENT_END || event.type == WEFT_EVENT_REPLY)) {
 				fprintf(stderr, "  its end came %.1f ms after it was missed: %d\n",
 					(double)(now_ns() - start) / 1e6, event.status);
@@ -502,7 +503,7 @@ static void diagnose(struct node *node, const struct op *op)
 	fprintf(stderr, "  its end did not come in another 3 s\n");
 }
 
-/* Not ended at all, long after its deadline; ends that come late are judged when they come. */
+/* Not ended at all, long after its deadline; late ends are judged when they come. */
 static void check_missing(struct node *node, struct op *op, uint64_t now)
 {
 	uint64_t late = lateness_of(op, now);
@@ -513,14 +514,17 @@ static void check_missing(struct node *node, struct op *op, uint64_t now)
 	}
 }
 
-/* The node's queues were found empty after `now`: what should have ended or arrived by then has been taken.
- */
+/* The node's queues were found empty after `now`: everything that should have ended or arrived by then has been
+ * taken. */
 void check_overdue(struct node *node, uint64_t now)
 {
 	pthread_mutex_lock(&world.lock);
 	for (uint32_t i = 0; i < OPS; i++)
 		if (node->op[i].id && node->op[i].active && node->op[i].handle)
 			check_missing(node, &node->op[i], now);
+	if (node->replies &&
+	    now > node->replies_by_ns + MISSING_NS + world.slack_ns + watch_excuse(node->replies_by_ns))
+		fail(NULL, "node %u: %u replies have not ended, all past their deadlines", node->index, node->replies);
 	for (uint32_t i = 0; i < node->pendings; i++)
 		if (now > node->pending[i].since_ns + ARRIVE_NS + watch_excuse(node->pending[i].since_ns)) {
 			struct pending *lost = &node->pending[i];

@@ -1,7 +1,7 @@
 /*
- * A stranger among the nodes. It speaks raw libfabric, knows what anybody may know, the nodes' addresses, and does harm by
- * a thread of its own while operations run: noise, forged greetings and frames in the nodes' names, writes and reads with
- * guessed keys, and connections that are properly made and then lied on. No operation may notice (HARMLESS).
+ * A stranger among the nodes. It speaks raw libfabric, knows what anybody may know, the nodes' addresses, and does harm
+ * on a thread of its own while operations run: noise, forged greetings and frames in the nodes' names, writes and reads
+ * with guessed keys, and proper connections on which it then lies. No operation may notice (HARMLESS).
  */
 #include "torture.h"
 #include "hostile/raw.h"
@@ -10,7 +10,7 @@
 
 static struct raw raw;
 static struct raw_link connection[NODES];
-static uint32_t generation[NODES], revision[NODES]; /* of what we know of each node */
+static uint32_t generation[NODES], revision[NODES]; /* of what we know about each node */
 static fi_addr_t known[NODES];
 static struct wf_wire_address address[NODES];
 static struct random dice;
@@ -25,7 +25,7 @@ void stranger_open(void)
 	config.provider = world.simulated ? simulated_provider() : world.provider;
 	if (!strcmp(world.provider, "tcp"))
 		config.rails = "lo";
-	name_host("stranger,strict=0"); /* it may misuse what it likes */
+	name_host("stranger,strict=0"); /* it may misuse everything */
 	raw_open(&raw, &config);
 	raw.patience = 20 * WEFT_MILLISECOND;
 }
@@ -35,7 +35,7 @@ void stranger_close(void)
 	raw_close(&raw);
 }
 
-/* False: nothing is known of it yet. */
+/* Returns false if nothing is known of it yet. */
 static bool aim_at(uint32_t n)
 {
 	struct published *published = &world.node[n].published;
@@ -68,14 +68,14 @@ static bool aim_at(uint32_t n)
 
 static uint64_t any_number(void)
 {
-	uint64_t number = random_next(&dice);
+	uint64_t number = random_next(&dice.state);
 
 	return random_chance(&dice, 50)   ? number % 16
 	       : random_chance(&dice, 50) ? number >> random_below(&dice, 64)
 					  : -(number % 16);
 }
 
-/* A header whose every number is made up, but for those that let it get so far as to be looked at. */
+/* A header with random numbers, except for those that get it past the first checks. */
 static void make_up(struct wf_frame *frame)
 {
 	frame->kind = (uint8_t)(WF_FRAME_HELLO + random_below(&dice, WF_FRAME_LAST - WF_FRAME_HELLO));
@@ -84,13 +84,15 @@ static void make_up(struct wf_frame *frame)
 	frame->seq = any_number();
 	frame->first = random_chance(&dice, 70) ? frame->seq : any_number();
 	frame->total = any_number();
-	frame->payload_bytes = random_below(&dice, 64);
+	/* Only messages and greetings have one. */
+	frame->payload_bytes =
+	    frame->kind == WF_FRAME_MESSAGE || random_chance(&dice, 20) ? random_below(&dice, 64) : 0;
 	if (random_chance(&dice, 70))
 		frame->total = frame->payload_bytes;
-	frame->call = any_number();
+	frame->subject = any_number();
 	frame->ack = any_number();
 	frame->credit = any_number();
-	frame->tag = STRANGER_TAG; /* so that nodes know whose it is, should it get in */
+	frame->tag = STRANGER_TAG; /* lets nodes recognise it, should it get in */
 }
 
 static void noise(uint32_t n)
@@ -98,7 +100,7 @@ static void noise(uint32_t n)
 	uint8_t bytes[256];
 
 	for (uint32_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)random_next(&dice);
+		bytes[i] = (uint8_t)random_next(&dice.state);
 	raw_send_bytes(&raw, bytes, 1 + random_below(&dice, sizeof(bytes)));
 }
 
@@ -119,7 +121,7 @@ static void forge_greeting(uint32_t n)
 	hello.from_epoch = (uint32_t)(as.incarnation & 0xffff) + random_below(&dice, 8);
 	hello.to_epoch = (uint32_t)(raw.theirs.incarnation & 0xffff) + random_below(&dice, 8);
 	hello.to_peer = any_number();
-	hello.token = random_chance(&dice, 50) ? 0 : random_next(&dice);
+	hello.token = random_chance(&dice, 50) ? 0 : random_next(&dice.state);
 	raw_greet(&raw, &hello, &as);
 }
 
@@ -142,7 +144,7 @@ static void guess_key(uint32_t n)
 	struct arena *arena = &world.node[n].arena[random_below(&dice, 2)];
 	uint64_t at = (uint64_t)(uintptr_t)arena->base + random_below(&dice, ARENA / 2);
 	uint64_t key = random_chance(&dice, 50)
-			   ? random_next(&dice)
+			   ? random_next(&dice.state)
 			   : UINT64_C(0x100000000) * random_below(&dice, 8) + random_below(&dice, 16);
 
 	if (random_chance(&dice, 50))
@@ -151,7 +153,7 @@ static void guess_key(uint32_t n)
 		raw_read(&raw, key, at, 1 + random_below(&dice, 64));
 }
 
-/* As an honest peer would, under one of a few names. */
+/* Connects as an honest peer would, under one of a few names. */
 static void connect_to(uint32_t n)
 {
 	raw.address.incarnation = UINT64_C(0xbad0bad0bad0) + random_below(&dice, STRANGERS / 2);

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define WINDOW 96 /* operations a node keeps in flight, mostly; sometimes it overfills the engine */
+#define WINDOW 96 /* operations that a node usually keeps in flight; sometimes it overfills the engine */
 
 static uint8_t *out_of(const struct op *op, uint32_t run)
 {
@@ -17,7 +17,7 @@ static uint64_t offset_of(const struct run *run)
 	return run->first * SLOT;
 }
 
-/* Mostly small, sometimes nothing, sometimes large enough for all rails to share. */
+/* Mostly small, sometimes empty, sometimes large enough for all rails to share. */
 static uint64_t random_bytes(struct node *node, uint64_t most)
 {
 	uint32_t dice = random_below(&node->random, 100);
@@ -53,32 +53,42 @@ static void set_deadline(struct node *node, struct op *op, struct weft_op *to)
 
 static struct weft_op start(struct node *node, struct op *op)
 {
-	struct weft_op to = { .queue = node->queue[random_below(&node->random, 3)], .tag = op->id };
+	struct weft_op to = { .size = sizeof(to), .queue = node->queue[random_below(&node->random, 3)], .tag = op->id };
 
 	set_deadline(node, op, &to);
+	if (node->kepts < OPS && random_chance(&node->random, 10)) {
+		to.queue = NULL;
+		to.flags = WEFT_KEEP_END;
+		op->absent_ns = op->submitted_ns;
+		node->kept[node->kepts++] = op->id;
+	}
 	return to;
 }
 
-/* The payload lives until the call: request structures are copied. */
+/* The payload lives until the call returns: request structures are copied. */
 static void set_notify(struct node *node, struct op *op, struct weft_op *to, uint8_t *payload)
 {
 	uint64_t bytes = random_below(&node->random, WEFT_NOTIFY_MAX + 1);
 
 	if (op->immediate) {
 		op->notify = WEFT_NOTIFY_COUNTED;
-		to->notify = (struct weft_notify){ .kind = WEFT_NOTIFY_COUNTED, .immediate = op->immediate };
+		to->notify = WEFT_NOTIFY_COUNTED;
+		to->immediate = op->immediate;
 	} else if (random_chance(&node->random, 60)) {
 		op->notify = WEFT_NOTIFY_FENCED;
-		pattern_fill(payload, bytes, op->id);
-		to->notify = (struct weft_notify){ WEFT_NOTIFY_FENCED, 0, op->id, payload, bytes };
+		pattern_fill(payload, bytes, op->id, 0);
+		to->notify = WEFT_NOTIFY_FENCED;
+		to->notify_tag = op->id;
+		to->notify_payload = payload;
+		to->notify_bytes = (uint32_t)bytes;
 	}
 }
 
-/* A third of what is written and announced is checked from end to end. */
+/* A third of the announced writes are checked from end to end. */
 static void set_checksum(struct node *node, const struct op *op, struct weft_op *to)
 {
 	if (op->notify == WEFT_NOTIFY_FENCED && random_chance(&node->random, 33))
-		to->flags = WEFT_CHECKSUM;
+		to->flags |= WEFT_CHECKSUM;
 }
 
 static bool no_room(struct node *node, struct op *op)
@@ -97,12 +107,13 @@ static bool submit_write(struct node *node, struct op *op, uint32_t target, uint
 
 	if (!op_run(op, node->index, false, bytes + 64) || !op_run(op, target, true, bytes + 64))
 		return no_room(node, op);
-	pattern_fill(out_of(op, 0), bytes + skew, op->id * 7);
+	pattern_fill(out_of(op, 0), bytes + skew, op->id * 7, 0);
 	op_move(op, 1, skew, out_of(op, 0) + skew, bytes);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
 	set_checksum(node, op, &to);
-	write = (struct weft_write){ node->out, offset_of(&op->run[0]) + skew, node->link[target].in,
+	write = (struct weft_write){ sizeof(struct weft_write),     node->out,
+				     offset_of(&op->run[0]) + skew, node->link[target].in,
 				     offset_of(&op->run[1]) + skew, bytes };
 	int rc = weft_write(node->engine, &write, &to, &handle);
 
@@ -121,12 +132,13 @@ static bool submit_read(struct node *node, struct op *op, uint32_t target)
 
 	if (!op_run(op, target, false, bytes) || !op_run(op, node->index, true, bytes))
 		return no_room(node, op);
-	pattern_fill(out_of(op, 0), bytes, op->id * 7);
+	pattern_fill(out_of(op, 0), bytes, op->id * 7, 0);
 	op_move(op, 1, 0, out_of(op, 0), bytes);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
-	read = (struct weft_read){ node->link[target].out, offset_of(&op->run[0]), node->in, offset_of(&op->run[1]),
-				   bytes };
+	read = (struct weft_read){ sizeof(struct weft_read), node->link[target].out,
+				   offset_of(&op->run[0]),   node->in,
+				   offset_of(&op->run[1]),   bytes };
 	rc = weft_read(node->engine, &read, &to, &handle);
 	op_accepted(node, op, rc, handle);
 	return !rc;
@@ -148,44 +160,91 @@ static void shuffle(struct node *node, uint32_t *index, uint32_t count, uint32_t
 	}
 }
 
-static bool submit_pages(struct node *node, struct op *op, uint32_t target, uint32_t count)
+/* Pages of the operation's first run and where in its second they go. */
+struct layout {
+	uint32_t page, count, from[MOVES], at[MOVES];
+	const uint32_t *from_index, *at_index; /* NULL: 0, 1, 2, … */
+};
+
+/* Takes both runs, from an arena that is sent from to one that receives. False: there is no room. */
+static bool lay_out(struct node *node, struct op *op, uint32_t from, uint32_t to, struct layout *layout)
 {
 	static const uint32_t sizes[] = { 64, 512, 1000, 2048, 4096 };
-	uint32_t page = sizes[random_below(&node->random, 5)], room = count + random_below(&node->random, count + 1);
-	uint32_t from[MOVES], at[MOVES];
+	uint32_t count = layout->count, page = sizes[random_below(&node->random, 5)];
+	uint32_t room = count + random_below(&node->random, count + 1);
 	bool straight = random_chance(&node->random, 25);
-	weft_transfer handle = 0;
-	uint8_t payload[WEFT_NOTIFY_MAX];
-	struct weft_op to;
-	struct weft_pages pages;
-	int rc;
 
 	while ((uint64_t)page * room > RUN_SLOTS * SLOT)
 		page /= 2;
-	if (!op_run(op, node->index, false, (uint64_t)page * room) || !op_run(op, target, true, (uint64_t)page * room))
-		return no_room(node, op);
-	pattern_fill(out_of(op, 0), (uint64_t)page * room, op->id * 7);
-	shuffle(node, at, count, room);
+	if (!op_run(op, from, false, (uint64_t)page * room) || !op_run(op, to, true, (uint64_t)page * room))
+		return false;
+	pattern_fill(out_of(op, 0), (uint64_t)page * room, op->id * 7, 0);
+	shuffle(node, layout->at, count, room);
 	for (uint32_t i = 0; i < count; i++) {
-		from[i] = random_below(&node->random, room);
+		layout->from[i] = random_below(&node->random, room);
 		if (straight) /* neighbours at both ends, to be joined */
-			from[i] = at[i] = i;
-		op_move(op, 1, (uint64_t)at[i] * page, out_of(op, 0) + (uint64_t)from[i] * page, page);
+			layout->from[i] = layout->at[i] = i;
+		op_move(op, 1, (uint64_t)layout->at[i] * page, out_of(op, 0) + (uint64_t)layout->from[i] * page, page);
 	}
+	layout->page = page;
+	layout->from_index = straight && random_chance(&node->random, 50) ? NULL : layout->from;
+	layout->at_index = straight && random_chance(&node->random, 50) ? NULL : layout->at;
+	return true;
+}
+
+static bool submit_pages(struct node *node, struct op *op, uint32_t target, uint32_t count)
+{
+	struct layout layout = { .count = count };
+	weft_transfer handle = 0;
+	uint8_t payload[WEFT_NOTIFY_MAX];
+	struct weft_op to;
+	struct weft_write_pages pages;
+	int rc;
+
+	if (!lay_out(node, op, node->index, target, &layout))
+		return no_room(node, op);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
 	set_checksum(node, op, &to);
-	pages = (struct weft_pages){ .page_bytes = page,
-				     .count = count,
-				     .from = node->out,
-				     .from_index = straight && random_chance(&node->random, 50) ? NULL : from,
-				     .from_offset = offset_of(&op->run[0]),
-				     .to = node->link[target].in,
-				     .to_index = straight && random_chance(&node->random, 50) ? NULL : at,
-				     .to_offset = offset_of(&op->run[1]) };
+	pages = (struct weft_write_pages){ .size = sizeof(struct weft_write_pages),
+					   .page_bytes = layout.page,
+					   .count = count,
+					   .from = node->out,
+					   .from_index = layout.from_index,
+					   .from_offset = offset_of(&op->run[0]),
+					   .to = node->link[target].in,
+					   .to_index = layout.at_index,
+					   .to_offset = offset_of(&op->run[1]) };
 	rc = weft_write_pages(node->engine, &pages, &to, &handle);
-	memset(from, 0xff, sizeof(from)); /* they were copied */
-	memset(at, 0xff, sizeof(at));
+	memset(&layout, 0xff, sizeof(layout)); /* the indices were copied */
+	op_accepted(node, op, rc, handle);
+	return !rc;
+}
+
+static bool submit_read_pages(struct node *node, struct op *op, uint32_t target)
+{
+	struct layout layout = { .count = 1 + random_below(&node->random, MOVES) };
+	weft_transfer handle = 0;
+	uint8_t payload[WEFT_NOTIFY_MAX];
+	struct weft_op to;
+	struct weft_read_pages pages;
+	int rc;
+
+	if (!lay_out(node, op, target, node->index, &layout))
+		return no_room(node, op);
+	to = start(node, op);
+	set_notify(node, op, &to, payload);
+	pages = (struct weft_read_pages){ .size = sizeof(struct weft_read_pages),
+					  .page_bytes = layout.page,
+					  .count = layout.count,
+					  .from = node->link[target].out,
+					  .from_index = layout.from_index,
+					  .from_offset = offset_of(&op->run[0]),
+					  .to = node->in,
+					  .to_index = layout.at_index,
+					  .to_offset = offset_of(&op->run[1]) };
+	rc = weft_read_pages(node->engine, &pages, &to, &handle);
+	memset(&layout, 0xff, sizeof(layout)); /* the indices were copied */
 	op_accepted(node, op, rc, handle);
 	return !rc;
 }
@@ -222,10 +281,11 @@ static bool submit_scatter(struct node *node, struct op *op)
 			op->targets |= only;
 			return no_room(node, op);
 		}
-		pattern_fill(out_of(op, 2 * i), bytes, op->id * 7 + i);
+		pattern_fill(out_of(op, 2 * i), bytes, op->id * 7 + i, 0);
 		op_move(op, 2 * i + 1, 0, out_of(op, 2 * i), bytes);
 		op->targets |= 1u << target;
-		write[i] = (struct weft_write){ node->out, offset_of(&op->run[2 * i]), node->link[target].in,
+		write[i] = (struct weft_write){ sizeof(struct weft_write),      node->out,
+						offset_of(&op->run[2 * i]),     node->link[target].in,
 						offset_of(&op->run[2 * i + 1]), bytes };
 	}
 	to = start(node, op);
@@ -249,7 +309,7 @@ static bool submit_message(struct node *node, struct op *op, uint32_t target)
 	message.generation = node->generation;
 	message.bytes = sizeof(message) + random_below(&node->random, (uint32_t)(most - sizeof(message)));
 	memcpy(data, &message, sizeof(message));
-	pattern_fill(data + sizeof(message), message.bytes - sizeof(message), op->id);
+	pattern_fill(data + sizeof(message), message.bytes - sizeof(message), op->id, 0);
 	rc = op->kind == KIND_SEND ? weft_send(node->engine, peer, op->id, data, message.bytes, &to, &handle)
 				   : weft_call(node->engine, peer, op->id, data, message.bytes, &to, &handle);
 	op_accepted(node, op, rc, handle);
@@ -330,7 +390,7 @@ static bool start_expect(struct node *node)
 	struct weft_op to;
 	int rc;
 
-	/* What was counted and never asked for keeps its place in the engine's table. */
+	/* An immediate that was counted and never asked for keeps its place in the engine's table. */
 	if (node->dirty_immediates > 3000 || node->next_immediate >= 0xffff || !(op = op_take(node, KIND_EXPECT, 0)))
 		return false;
 	op->immediate = immediate;
@@ -341,14 +401,14 @@ static bool start_expect(struct node *node)
 	if (first)
 		post_mail(random_target(node), &mail);
 	to = start(node, op);
-	rc = weft_expect(node->engine, immediate, count, &to, &handle);
+	rc = weft_expect(node->engine, 0, immediate, count, &to, &handle);
 	op_accepted(node, op, rc, handle);
 	if (!first && !rc)
 		post_mail(random_target(node), &mail);
 	return !rc;
 }
 
-/* Counted writes that a node asked for, alone or as pages. False: try again later. */
+/* Sends counted writes that a node asked for, alone or as pages. Returns false to try again later. */
 static bool send_counted(struct node *node, struct mail *mail)
 {
 	struct counted *counted = &world.counted[mail->from][mail->immediate % IMMEDIATES];
@@ -446,7 +506,8 @@ bool submit_random(struct node *node)
 	case KIND_SCATTER:
 		return submit_scatter(node, op);
 	case KIND_READ:
-		return submit_read(node, op, target);
+		return random_chance(&node->random, 50) ? submit_read(node, op, target)
+							: submit_read_pages(node, op, target);
 	default:
 		return submit_message(node, op, target);
 	}

@@ -1,15 +1,15 @@
 /*
- * The torture test: several engines on simulated NICs (or over tcp, shm) do random operations while faults
- * come and go, engines close and open again and peers are removed, added and replaced. An oracle knows what
- * each operation may end as and owns every byte of memory they touch.
+ * The torture test: several engines on simulated NICs (or over tcp, shm) do random operations while faults come and go,
+ * engines close and open again, and peers are removed, added and replaced. An oracle knows what each operation may end
+ * as and owns every byte of memory that they touch.
  *
- * A node is one engine with its thread, the only one that submits to it; a canceller thread cancels anything
- * at any time. One lock guards what nodes know of each other. Everything random comes from the seed; what
- * threads make of it does not.
+ * A node is one engine with its thread, which alone submits to it; a canceller thread cancels anything at any time. One
+ * lock guards what nodes know of each other. The seed fixes every random choice, but not the timing of threads.
  */
 #ifndef TORTURE_H
 #define TORTURE_H
 
+#include "support/util.h"
 #include "support/watch.h"
 #include "weft.h"
 
@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define NODES        8
-#define OPS          512 /* an operation table's size: more than a node ever has in flight */
+#define OPS          512 /* size of an operation table: more than a node ever has in flight */
 #define SLOT         UINT64_C(4096)
 #define SLOTS        1024
 #define ARENA        (SLOT * SLOTS)
@@ -36,13 +36,14 @@
 #define OLD_REGIONS  8
 #define NOTES        16
 #define GHOSTS       2
-#define STRANGERS    8          /* names under which the stranger may be known to an engine */
-#define STRANGER_TAG UINT64_MAX /* of whatever it sends properly */
-#define TRANSFERS    256        /* max_transfers of the engines */
+#define STRANGERS    8                /* names under which the stranger may be known to an engine */
+#define STRANGER_TAG UINT64_MAX       /* tag of everything it sends properly */
+#define REPLY_TAG    (UINT64_MAX - 1) /* tag of replies with an op */
+#define TRANSFERS    256              /* max_transfers of the engines */
 
 enum kind { KIND_WRITE, KIND_PAGES, KIND_SCATTER, KIND_READ, KIND_SEND, KIND_CALL, KIND_BARRIER, KIND_EXPECT, KINDS };
 
-/* Disturbances: those the simulator makes come first, then those the application's own calls make. */
+/* Disturbances: first those that the simulator makes, then those that the application's own calls make. */
 enum fault {
 	FAULT_ERROR,
 	FAULT_DROP,
@@ -69,14 +70,16 @@ enum fault {
 	FAULT_REVOKE,
 	FAULT_REOPEN,
 	FAULT_GHOSTS,  /* peers that are gone stay added */
-	FAULT_HOSTILE, /* a stranger speaks raw libfabric and means harm */
+	FAULT_HOSTILE, /* a hostile stranger speaks raw libfabric */
 	FAULTS
 };
 /* These must cost nobody an operation. */
 #define HARMLESS (1u << FAULT_CANCEL | 1u << FAULT_GHOSTS | 1u << FAULT_HOSTILE)
 extern const char *const fault_name[FAULTS];
 
-enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_CHECK, PHASE_PROBE, PHASE_STOP };
+#define LATE_NS (100 * WEFT_MILLISECOND) /* promised: an operation ends by its deadline and this */
+
+enum phase { PHASE_RUN, PHASE_DRAIN, PHASE_PROBE, PHASE_STOP };
 
 struct random {
 	uint64_t state;
@@ -104,20 +107,21 @@ struct note {
 struct op {
 	uint64_t id; /* 0: free; serial << 16 | node << 12 | index */
 	enum kind kind;
-	uint32_t targets;      /* nodes, a bit each */
+	uint32_t targets;      /* nodes, one bit each */
 	uint32_t generation;   /* of the node's engine */
 	uint32_t known[NODES]; /* the targets' generations as we knew them */
 	weft_transfer handle;
 	uint64_t submitted_ns, deadline_ns; /* UINT64_MAX: none */
 	bool active;                        /* accepted or being submitted, and not ended */
+	uint64_t absent_ns;                 /* its end is kept for us (WEFT_KEEP_END), and had not come then */
 	_Atomic bool excused;               /* someone asked for its cancellation */
-	enum weft_notify_kind notify;
+	enum weft_notify notify;
 	uint32_t immediate, immediates;
 	uint32_t runs, moves, notes;
 	struct run run[RUNS];
 	struct move move[MOVES];
 	struct note note[NOTES];
-	uint64_t bytes; /* a done operation's event must say so many */
+	uint64_t bytes; /* bytes that a done operation's event must report */
 	uint64_t barrier;
 };
 
@@ -128,7 +132,7 @@ struct arena {
 	uint64_t until_ns[SLOTS]; /* of state 2 */
 };
 
-/* What a node tells the others of itself. */
+/* What a node tells the others about itself. */
 struct published {
 	uint32_t generation, version; /* of the engine; of the regions */
 	uint32_t revision;            /* of the address: it changes when a rail is reopened */
@@ -141,7 +145,7 @@ struct peer_link {
 	weft_remote in, out;
 	uint32_t generation, version, revision;
 	uint64_t retry_ns;
-	bool down; /* it was said to be */
+	bool down; /* it was reported down */
 	_Atomic bool probed;
 };
 
@@ -165,12 +169,12 @@ struct node {
 	uint32_t index;
 	struct random random;
 	pthread_t thread;
-	pthread_rwlock_t alive; /* the canceller's against close */
+	pthread_rwlock_t alive; /* guards the canceller against close */
 	weft_engine *engine;
 	weft_queue *queue[3]; /* the engine's listener first */
 	weft_region in, out;
 	uint32_t generation;
-	uint64_t empty_ns[3];  /* when each queue was last found empty: what came out since was not there then */
+	uint64_t empty_ns[3];  /* when each queue was last found empty: later events were not there then */
 	struct arena arena[2]; /* [in] */
 	struct published published;
 	struct peer_link link[NODES];
@@ -182,6 +186,10 @@ struct node {
 	uint32_t pendings;
 	struct owed owed[CALLS];
 	uint32_t oweds;
+	uint32_t replies;       /* accepted with an op, and not ended */
+	uint64_t replies_by_ns; /* the last deadline of those */
+	uint64_t kept[OPS];     /* ids of operations whose ends are kept, some perhaps refused */
+	uint32_t kepts;
 	uint64_t sequence[NODES];   /* last sent to */
 	uint64_t heard[NODES][256]; /* last heard of, by the sender's generation */
 	weft_transfer stale[STALE]; /* handles that ended in this generation */
@@ -192,7 +200,6 @@ struct node {
 	uint32_t old_regions;
 	uint8_t *image; /* what memory should look like */
 	_Atomic uint32_t in_phase;
-	bool has_drained;
 };
 
 struct counted {
@@ -223,43 +230,38 @@ struct ghost {
 
 struct world {
 	uint64_t seed, ops, limit_ns;
-	uint64_t slack_ns; /* an end may be so much later still: for machines that are not ours alone */
+	uint64_t slack_ns; /* how much later an end may still come, for machines shared with others */
 	uint32_t nodes, nics, rounds;
 	const char *provider, *keys;
 	bool simulated, verbose;
+	bool quiesces;   /* what has ended is always quiescent: simulated NICs whose writes are not emulated */
+	bool local;      /* local rails beside the NICs */
 	bool manual;     /* the nodes' threads drive the engines */
-	uint32_t faults; /* a bit each */
+	uint32_t faults; /* one bit each */
 	struct node node[NODES];
 	struct ghost ghost[GHOSTS];
 	uint32_t ghosts;
 	pthread_mutex_t lock;
-	uint8_t arrived[SERIALS]; /* by serial: a bit for every node it arrived at */
+	uint8_t arrived[SERIALS]; /* by serial: one bit per node it arrived at */
 	struct counted counted[NODES][IMMEDIATES];
 	struct barrier barrier[BARRIERS];
 	uint64_t serial, barriers;
 	struct tally tally;
 	_Atomic uint32_t phase;
 	_Atomic uint64_t submitted;
-	uint64_t round_limit;
 };
 extern struct world world;
 
 /* util.c */
-uint64_t now_ns(void);
-uint64_t random_next(struct random *random);
-void nap_ms(uint32_t ms); /* pacing: how long faults last, how often the world is looked at */
+void nap_ms(uint32_t ms); /* pacing: how long faults last, how often the world is checked */
 uint32_t random_below(struct random *random, uint32_t below);
 bool random_chance(struct random *random, uint32_t percent);
-void pattern_fill(uint8_t *to, uint64_t bytes, uint64_t seed);
-bool pattern_is(const uint8_t *at, uint64_t bytes, uint64_t seed);
-uint64_t rss_bytes(void);
-uint32_t open_files(void);
 void list_threads(void); /* to stderr: what each is doing */
 
 /* oracle.c */
 void fail(const struct op *op, const char *format, ...) __attribute__((noreturn, format(printf, 2, 3)));
 void op_note(struct op *op, const char *what, int64_t value);
-struct op *op_take(struct node *node, enum kind kind, uint32_t targets); /* NULL: none free. Locked inside */
+struct op *op_take(struct node *node, enum kind kind, uint32_t targets); /* NULL: none free. Takes the lock */
 bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);        /* takes slots; false: none */
 uint8_t *run_base(const struct run *run);
 void op_move(struct op *op, uint32_t run, uint64_t offset, const void *from, uint64_t bytes);
@@ -269,6 +271,7 @@ void op_ended(struct node *node, const struct weft_event *event, uint64_t absent
 void op_dropped(struct node *node, struct op *op); /* its engine closed */
 void op_excuse(struct node *node, uint32_t target);
 void arrived(struct node *node, uint64_t id, const char *what);
+bool machine_stood_still(uint64_t now); /* just now, for too long for live peers to be heard */
 void check_overdue(struct node *node, uint64_t now);
 void check_arenas(void);
 

@@ -81,7 +81,7 @@ static void *ring_pop(void *arg)
 		}
 		atomic_fetch_add(&popped, 1);
 		from = item.word[0] / EACH;
-		/* Whole, once, and one producer's in the order pushed. */
+		/* Whole, once, and each producer's items in the order pushed. */
 		if (item.word[1] != ~item.word[0] || item.word[2] != item.word[0] * 3 || from >= PRODUCERS ||
 		    item.word[0] % EACH + 1 <= last[from] || atomic_fetch_add(&times[item.word[0]], 1)) {
 			atomic_fetch_add(&failures, 1);
@@ -203,6 +203,11 @@ static void handle_life(void **state)
 	assert_true(second != first);
 	assert_null(wf_handle_get(&handles, first));
 	assert_ptr_equal(wf_handle_retire(&handles, second), &b);
+	assert_null(wf_handle_peek(&handles, second));
+	wf_handle_revive(&handles, second);
+	assert_ptr_equal(wf_handle_peek(&handles, second), &b);
+	assert_int_equal(wf_handle_references(&handles, second), 1);
+	assert_ptr_equal(wf_handle_retire(&handles, second), &b);
 	wf_handle_put(&handles, second);
 	assert_int_equal(atomic_load(&released), 2);
 	wf_handles_destroy(&handles);
@@ -241,7 +246,7 @@ static void handle_many(void **state)
 	wf_handles_destroy(&handles);
 }
 
-/* Objects come and go while others look them up: what is found is alive, and each is released once. */
+/* Objects come and go while others look them up: every object found is alive, and each is released once. */
 struct living {
 	_Atomic int alive;
 };
@@ -366,7 +371,7 @@ static void take_line(void *context, enum weft_log_level level, const char *text
 static void logging(void **state)
 {
 	char line[64] = "";
-	struct wf_log log = { take_line, line }, none = { 0 };
+	struct wf_log log = { take_line, line, NULL }, none = { 0 };
 
 	wf_log(&log, WEFT_LOG_WARN, "%s is %d", "it", 5);
 	assert_string_equal(line, "1 it is 5");

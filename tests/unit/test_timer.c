@@ -1,4 +1,4 @@
-/* The timer wheel, on a clock of the test's own: never early, never lost, any order, many laps. */
+/* The timer wheel, on the test's own clock: never early, never lost, any order, many laps. */
 #include "base/time.h"
 #include "worker/timer.h"
 
@@ -58,7 +58,7 @@ static void in_order_and_in_time(void **state)
 	for (int i = 0; i < COUNT; i++)
 		set(&all[i], now + random_below(5 * WF_S));
 	assert_int_equal(timers.count, COUNT);
-	/* Turns of uneven length; each timer fires in the first turn that is two ticks past its deadline. */
+	/* Turns have uneven lengths; each timer fires in the first turn that is two ticks past its deadline. */
 	for (uint64_t end = now + 6 * WF_S; now < end; now += random_below(3 * WF_MS)) {
 		wf_timers_run(&timers, now);
 		for (int i = 0; i < COUNT; i++) {
@@ -71,7 +71,7 @@ static void in_order_and_in_time(void **state)
 	assert_true(wf_timers_next(&timers) == WF_NEVER);
 }
 
-/* What next() says is never later than the earliest deadline's tick, so that a sleeper is always in time. */
+/* next() is never later than the tick of the earliest deadline, so that a sleeper is always in time. */
 static void next_is_not_late(void **state)
 {
 	uint64_t now = 99 * WF_S;
@@ -85,7 +85,7 @@ static void next_is_not_late(void **state)
 			earliest = all[i].due < earliest ? all[i].due : earliest;
 		}
 		assert_true(wf_timers_next(&timers) <= earliest + WF_MS);
-		/* Following it leads to the earliest within a lap's worth of looks. */
+		/* Following it leads to the earliest deadline within one lap's number of looks. */
 		for (int looks = 0; !timers.count || timers.count == 5; looks++) {
 			uint64_t next = wf_timers_next(&timers);
 
@@ -116,7 +116,7 @@ static void cleared_and_set_again(void **state)
 	assert_int_equal(wf_timers_run(&timers, now + 32 * WF_MS), 1);
 	assert_int_equal(all[1].fired, 1);
 	assert_int_equal(all[0].fired + all[2].fired, 0);
-	set(&all[3], now); /* past already */
+	set(&all[3], now); /* already past */
 	assert_int_equal(wf_timers_run(&timers, now + 34 * WF_MS), 1);
 }
 
@@ -127,7 +127,7 @@ static void on_chain(struct wf_timer *timer, uint64_t now)
 	wf_timer_set(&timers, timer, chain % 2 ? now : now + 3 * WF_MS);
 }
 
-/* One that sets itself again, even for now, does not hold the turn for ever. */
+/* A timer that sets itself again, even for now, does not hold the turn for ever. */
 static void sets_itself(void **state)
 {
 	struct wf_timer timer;
@@ -142,22 +142,28 @@ static void sets_itself(void **state)
 	assert_int_equal(timers.count, 0);
 }
 
-/* The process was stopped for an hour: everything due fires in the first turn, nothing twice. */
+/* The process was stopped for an hour: everything due fires in the next turns, nothing twice, and no turn fires them all. */
 static void after_a_long_pause(void **state)
 {
 	uint64_t now = WF_S;
+	int fired, sum = 0;
 
 	start(now);
 	for (int i = 0; i < COUNT; i++)
 		set(&all[i], now + random_below(1800 * WF_S));
-	assert_int_equal(wf_timers_run(&timers, now + 3600 * WF_S), COUNT);
+	while ((fired = wf_timers_run(&timers, now + 3600 * WF_S)) > 0) {
+		assert_true(fired <= COUNT / 2);
+		sum += fired;
+	}
+	assert_int_equal(sum, COUNT);
 	for (int i = 0; i < COUNT; i++)
 		assert_int_equal(all[i].fired, 1);
 	set(&all[0], now + 3600 * WF_S + 5 * WF_MS);
 	assert_int_equal(wf_timers_run(&timers, now + 3600 * WF_S + 10 * WF_MS), 1);
 }
 
-/* Deadlines many laps away, set and set again at any time, turns that stop for up to three laps: none early, none late. */
+/* Deadlines many laps away, set and reset at any time, and turns that stop for up to three laps: none early, none
+ * late. */
 static void far_away(void **state)
 {
 	uint64_t now = 5 * WF_S + 77;

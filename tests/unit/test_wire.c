@@ -1,7 +1,6 @@
-/* Blobs and frames: what is packed comes back, and no bytes from outside are taken for more than they are. */
+/* Blobs and manifests: what is packed comes back, and no bytes from outside are taken for more than they are. */
 #include "wire/blob.h"
 #include "wire/cursor.h"
-#include "wire/frame.h"
 #include "wire/manifest.h"
 
 #include <setjmp.h>
@@ -26,7 +25,7 @@ static uint64_t random_word(void)
 	return seed ^= seed << 17;
 }
 
-/* In memory of exactly that size, so that a sanitizer sees a read past the end. */
+/* The copy has exactly that size, so that a sanitizer sees a read past the end. */
 static int unpack_address(const void *blob, size_t bytes)
 {
 	struct wf_wire_address *address = malloc(sizeof(*address));
@@ -86,7 +85,7 @@ static void make_region(struct wf_wire_region *region, uint32_t count)
 	}
 }
 
-/* Every other rail as one, the others in tiles; wide: keys of more than 32 bits. */
+/* Every other rail in one piece, the others in tiles; wide: keys of more than 32 bits. */
 static void make_tiled(struct wf_wire_region *region, uint32_t count, bool wide)
 {
 	make_region(region, count);
@@ -128,7 +127,7 @@ static void address_round_trip(void **state)
 		bytes = pack_address(&address, blob);
 		assert_int_equal(wf_blob_unpack_address(blob, bytes, &back), 0);
 		assert_memory_equal(&address, &back, sizeof(back));
-		/* Too little room says how much is needed, and touches nothing past it. */
+		/* With too little room it returns the size needed, and touches nothing past the room. */
 		small = bytes - 1;
 		memset(blob, 0xaa, sizeof(blob));
 		assert_int_equal(wf_blob_pack_address(&address, blob, &small), -ENOBUFS);
@@ -167,7 +166,7 @@ static void tiles_round_trip(void **state)
 
 		make_tiled(&region, count, false);
 		narrow = pack_region(&region, blob);
-		assert_int_equal(blob[5], 3); /* which a release that knows no tiles refuses */
+		assert_int_equal(blob[5], 3); /* a release without tiles refuses this version */
 		make_tiled(&region, count, true);
 		bytes = pack_region(&region, blob);
 		assert_int_equal(bytes - narrow, 4 * region.tiles);
@@ -187,7 +186,7 @@ static void tiles_round_trip(void **state)
 	assert_int_equal(wf_blob_most_tiles(64, 1000), 0);
 }
 
-/* Tiles that leave an offset without a key, or would have a sender divide by zero or cut pieces of nothing. */
+/* Tiles that leave an offset without a key, or would make a sender divide by zero or cut empty pieces. */
 static void tiles_that_do_not_fit(void **state)
 {
 	struct wf_wire_region region;
@@ -243,7 +242,7 @@ static void every_prefix(void **state)
 		assert_int_equal(unpack_region(blob, length), -EPROTO);
 }
 
-/* Each bit of the blob turned over: refused, and with the right name where that is certain. */
+/* Each bit of the blob flipped: refused, and with the right error where that is certain. */
 static void every_bit(void **state)
 {
 	static struct wf_wire_address address;
@@ -273,7 +272,7 @@ static void every_bit(void **state)
 	assert_int_equal(unpack_address(blob, bytes), 0);
 }
 
-/* One kind is not taken for the other; bytes after the blob are not ours to judge. */
+/* One kind is not accepted as the other; bytes after the blob are the caller's business. */
 static void other_kinds(void **state)
 {
 	static struct wf_wire_address address;
@@ -300,7 +299,7 @@ static void reseal(uint8_t *blob, size_t bytes)
 	wf_put_uint(&header, XXH3_64bits(blob + 20, bytes - 20), 8);
 }
 
-/* A peer that means harm computes the checksum too: the body alone must hold. */
+/* A hostile peer computes the checksum too: the body alone must hold. */
 static void sealed_nonsense(void **state)
 {
 	static struct wf_wire_address address;
@@ -319,7 +318,7 @@ static void sealed_nonsense(void **state)
 		reseal(blob, length);
 		taken += !unpack_address(blob, length);
 	}
-	assert_true(taken > 0); /* some are another address, as good as any */
+	assert_true(taken > 0); /* some are another valid address */
 	for (int round = 0; round < 400000; round++) {
 		struct wf_wire_region back;
 
@@ -347,175 +346,17 @@ static void sealed_nonsense(void **state)
 	}
 }
 
-/* As a sender and a receiver do it, the latter in a block of its own, so that a read past it shows. */
-static void pack(const struct wf_frame *frame, void *buffer)
-{
-	memcpy(buffer, frame, WF_FRAME_HEADER);
-	wf_frame_seal(buffer);
-	assert_int_equal(wf_frame_bytes(buffer), WF_FRAME_HEADER + frame->payload_bytes);
-}
-
-static int unpack(const void *buffer, size_t bytes, struct wf_frame *ret_frame)
-{
-	void *arrived = malloc(bytes + 1);
-	struct wf_frame *frame;
-	int error;
-
-	assert_non_null(arrived);
-	memcpy(arrived, buffer, bytes);
-	error = wf_frame_open(arrived, bytes, &frame);
-	if (!error)
-		*ret_frame = *frame;
-	free(arrived);
-	return error;
-}
-
 static void pure_noise(void **state)
 {
 	static uint8_t noise[1024];
 
 	for (int round = 0; round < 50000; round++) {
 		size_t bytes = random_word() % sizeof(noise);
-		struct wf_frame frame;
 
 		for (size_t i = 0; i < bytes; i++)
 			noise[i] = (uint8_t)random_word();
 		assert_true(unpack_address(noise, bytes) < 0);
 		assert_true(unpack_region(noise, bytes) < 0);
-		assert_true(unpack(noise, bytes, &frame) < 0);
-	}
-}
-
-/* ---- frames ---- */
-
-static struct wf_frame message(uint64_t total, uint64_t index)
-{
-	uint64_t frames = wf_frames_of(total);
-
-	return (struct wf_frame){ .kind = WF_FRAME_MESSAGE,
-				  .type = WF_MESSAGE_REPLY,
-				  .from_rail = 3,
-				  .to_rail = 4,
-				  .incarnation = random_word(),
-				  .to_peer = random_word(),
-				  .from_epoch = 5,
-				  .to_epoch = 6,
-				  .ack = random_word(),
-				  .credit = random_word(),
-				  .seq = 1000 + index,
-				  .first = 1000,
-				  .total = total,
-				  .tag = random_word(),
-				  .call = random_word(),
-				  .status = -EDOM,
-				  .payload_bytes = (uint32_t)(index + 1 < frames ? WF_FRAME_PAYLOAD
-										 : total - index * WF_FRAME_PAYLOAD) };
-}
-
-static void frame_round_trip(void **state)
-{
-	static const uint64_t total[] = {
-		0, 1, WF_FRAME_PAYLOAD - 1, WF_FRAME_PAYLOAD, WF_FRAME_PAYLOAD + 1, 4u << 20
-	};
-	static uint8_t buffer[WF_FRAME_BYTES];
-
-	for (size_t i = 0; i < sizeof(total) / sizeof(total[0]); i++)
-		for (uint64_t index = 0; index < wf_frames_of(total[i]); index++) {
-			struct wf_frame frame = message(total[i], index), back;
-
-			memset(&back, 0xee, sizeof(back));
-			pack(&frame, buffer);
-			assert_int_equal(unpack(buffer, WF_FRAME_HEADER + frame.payload_bytes, &back), 0);
-			assert_true(back.kind == frame.kind && back.type == frame.type && back.seq == frame.seq);
-			assert_true(back.from_rail == 3 && back.to_rail == 4 && back.first == frame.first);
-			assert_true(back.incarnation == frame.incarnation && back.to_peer == frame.to_peer);
-			assert_true(back.ack == frame.ack && back.credit == frame.credit && back.tag == frame.tag);
-			assert_true(back.call == frame.call && back.status == -EDOM && back.total == frame.total);
-			assert_true(back.from_epoch == 5 && back.to_epoch == 6);
-			assert_int_equal(back.payload_bytes, frame.payload_bytes);
-			if (frame.payload_bytes)
-				assert_int_equal(unpack(buffer, WF_FRAME_HEADER + frame.payload_bytes - 1, &back),
-						 -EPROTO);
-		}
-	assert_int_equal(wf_frames_of(0), 1);
-	assert_int_equal(wf_frames_of(WF_FRAME_PAYLOAD), 1);
-	assert_int_equal(wf_frames_of(WF_FRAME_PAYLOAD + 1), 2);
-}
-
-static int unpack_changed(struct wf_frame frame)
-{
-	static uint8_t buffer[WF_FRAME_BYTES];
-
-	pack(&frame, buffer);
-	return unpack(buffer, sizeof(buffer), &frame);
-}
-
-static void frames_that_do_not_fit(void **state)
-{
-	struct wf_frame frame = message(20000, 1);
-	static uint8_t buffer[WF_FRAME_BYTES];
-
-	assert_int_equal(unpack_changed(frame), 0);
-	frame.seq = frame.first - 1;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame.seq = frame.first + 3;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame = message(20000, 2);
-	frame.payload_bytes--;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame = message(20000, 0);
-	frame.total = UINT64_MAX;
-	frame.seq = UINT64_MAX;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame = message(100, 0);
-	frame.type = 0;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame.type = WF_MESSAGE_LAST;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame = message(100, 0);
-	frame.type = WF_MESSAGE_SEND; /* has no status */
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame.status = 0;
-	assert_int_equal(unpack_changed(frame), 0);
-	frame = message(100, 0);
-	frame.status = 1;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame.status = INT32_MIN;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame = message(100, 0);
-	frame.kind = 0;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame.kind = WF_FRAME_LAST;
-	assert_int_equal(unpack_changed(frame), -EPROTO);
-	frame = message(100, 0);
-	pack(&frame, buffer);
-	buffer[2]++;
-	assert_int_equal(unpack(buffer, sizeof(buffer), &frame), -EPROTONOSUPPORT);
-	for (size_t bytes = 0; bytes < WF_FRAME_HEADER; bytes++)
-		assert_int_equal(unpack(buffer, bytes, &frame), -EPROTO);
-}
-
-/* Whatever the bytes of a header say, what is accepted fits: the payload lies in the frame and in the
- * message. */
-static void hostile_headers(void **state)
-{
-	static uint8_t buffer[WF_FRAME_BYTES];
-
-	for (int round = 0; round < 300000; round++) {
-		struct wf_frame frame = message(random_word() % 40000, 0), back;
-		uint64_t index;
-
-		pack(&frame, buffer);
-		for (uint64_t i = random_word() % 5; i; i--)
-			buffer[3 + random_word() % (WF_FRAME_HEADER - 3)] = (uint8_t)random_word();
-		if (unpack(buffer, sizeof(buffer), &back))
-			continue;
-		assert_true(back.payload_bytes <= WF_FRAME_PAYLOAD);
-		if (back.kind != WF_FRAME_MESSAGE)
-			continue;
-		index = back.seq - back.first;
-		assert_true(index < wf_frames_of(back.total));
-		assert_true(index * WF_FRAME_PAYLOAD + back.payload_bytes <= back.total);
 	}
 }
 
@@ -541,7 +382,7 @@ static struct wf_manifest a_manifest(int form)
 	return manifest;
 }
 
-/* The units a receiver walks, as "number:region:offset:bytes …". */
+/* Checks the units that a receiver walks, as "number:region:offset:bytes …". */
 static void walk_is(int form, const char *expected)
 {
 	struct wf_manifest manifest = a_manifest(form), back;
@@ -582,7 +423,7 @@ static int unpack_manifest(struct wf_manifest manifest)
 	return wf_manifest_unpack(buffer, wf_manifest_bytes(&manifest), &manifest);
 }
 
-/* A short message must not make a long walk, nor name what cannot be counted. */
+/* A short message must not cause a long walk, nor name more bytes than can be counted. */
 static void hostile_manifests(void **state)
 {
 	struct wf_manifest manifest = a_manifest(2);
@@ -618,21 +459,12 @@ static void hashes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(address_round_trip),
-		cmocka_unit_test(region_round_trip),
-		cmocka_unit_test(tiles_round_trip),
-		cmocka_unit_test(tiles_that_do_not_fit),
-		cmocka_unit_test(every_prefix),
-		cmocka_unit_test(every_bit),
-		cmocka_unit_test(other_kinds),
-		cmocka_unit_test(sealed_nonsense),
-		cmocka_unit_test(pure_noise),
-		cmocka_unit_test(frame_round_trip),
-		cmocka_unit_test(frames_that_do_not_fit),
-		cmocka_unit_test(hostile_headers),
-		cmocka_unit_test(manifests),
-		cmocka_unit_test(hostile_manifests),
-		cmocka_unit_test(hashes),
+		cmocka_unit_test(address_round_trip), cmocka_unit_test(region_round_trip),
+		cmocka_unit_test(tiles_round_trip),   cmocka_unit_test(tiles_that_do_not_fit),
+		cmocka_unit_test(every_prefix),       cmocka_unit_test(every_bit),
+		cmocka_unit_test(other_kinds),        cmocka_unit_test(sealed_nonsense),
+		cmocka_unit_test(pure_noise),         cmocka_unit_test(manifests),
+		cmocka_unit_test(hostile_manifests),  cmocka_unit_test(hashes),
 	};
 
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);

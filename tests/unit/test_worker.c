@@ -1,4 +1,4 @@
-/* A worker by itself: mere signs of life leave it as it was, anything else is news. */
+/* A worker alone: mere heartbeats leave it as it was, anything else is news. */
 #include "worker/worker.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #define LIMIT_S 30
-#define WARM    64 /* turns: the clock has been read again since it was opened */
+#define WARM    64 /* turns after which the clock has been read again */
 
 enum { SIGN, NEWS };
 
@@ -57,7 +57,7 @@ static const struct wf_worker_ops ops = {
 	.start = on_start, .note = on_note, .turn = on_turn, .in_flight = on_no, .can_sleep = on_no, .stop = on_stop
 };
 
-/* What the worker took for its last news, a few turns after it has read a note or, before any, has turned a while. */
+/* Returns when the worker last had news, a few turns after it has read a note or, before any note, after a while. */
 static uint64_t news_after(uint64_t note)
 {
 	struct timespec limit;

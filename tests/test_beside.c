@@ -1,0 +1,171 @@
+/*
+ * The local rail beside NICs: a peer of this host is reached over it, one that has none over the NICs, and a peer that moves from
+ * one to the other takes its traffic along. Where the kernel lets a process not copy, the NICs carry it.
+ */
+#include "support/peer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BYTES (4u << 20)
+
+static struct pair world;
+
+static struct weft_config with_local(bool local)
+{
+	struct weft_config config = side_config();
+
+	config.flags = local ? WEFT_WITH_LOCAL : 0;
+	config.heartbeat_ns = 250 * MS; /* over tcp alone a killed peer is noticed by its silence */
+	config.peer_limit_ns = 4 * S;
+	return config;
+}
+
+/* By the rails of one provider, all together, since the engine was opened. */
+static uint64_t carried_by(const char *provider)
+{
+	struct weft_rail_info info;
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; !weft_rail_info(world.here.engine, i, &info, sizeof(info)); i++)
+		if (!strcmp(info.provider, provider))
+			bytes += info.bytes;
+	return bytes;
+}
+
+static uint64_t paths_up(void)
+{
+	struct weft_peer_info info;
+
+	assert_status(weft_peer_info(world.here.engine, world.peer, &info, sizeof(info)), 0);
+	return info.paths;
+}
+
+static void open_world(bool here, bool there)
+{
+	struct weft_config ours = with_local(here), theirs = with_local(there);
+	uint64_t limit = now_ns() + LIMIT;
+
+	pair_open(&world, &ours, &theirs, BYTES);
+	while (paths_up() < (here && there ? 2 : 1) && now_ns() < limit)
+		usleep(1000);
+}
+
+static void write_and_check(uint64_t seed, const char *by, const char *not_by)
+{
+	uint64_t carried = carried_by(by), other = carried_by(not_by);
+
+	pattern_fill(world.memory, BYTES, seed, 0);
+	assert_status(pair_write(&world, 0, 0, BYTES), 0);
+	peer_check(&world.there, world.number, 0, BYTES, seed);
+	assert_true(carried_by(by) - carried >= BYTES);
+	assert_true(carried_by(not_by) - other < BYTES / 2); /* greetings, heartbeats */
+}
+
+static void both_have_one(void **state)
+{
+	open_world(true, true);
+	assert_int_equal(paths_up(), 2);
+	for (uint64_t i = 0; i < 10; i++)
+		write_and_check(i, "local", "tcp");
+	pair_close(&world);
+}
+
+static void one_has_none(void **state)
+{
+	open_world(true, false);
+	write_and_check(1, "tcp", "local");
+	pair_close(&world);
+	open_world(false, true);
+	write_and_check(2, "tcp", "local");
+	pair_close(&world);
+}
+
+static void move_to(bool local)
+{
+	struct weft_config config = with_local(local);
+	struct weft_event event;
+	weft_remote old = world.remote;
+	uint64_t limit = now_ns() + LIMIT;
+
+	peer_kill(&world.there);
+	peer_start(&world.there, &config);
+	world.number = peer_region(&world.there, BYTES, WEFT_REMOTE_WRITE, &world.descriptor);
+	assert_status(
+	    weft_peer_replace(world.here.engine, world.peer, world.there.address.data, world.there.address.bytes), 0);
+	assert_status(side_wait_peer(&world.here, WEFT_EVENT_PEER_UP, world.peer, LIMIT, &event), 0);
+	weft_event_release(&event);
+	while (paths_up() < (local ? 2 : 1) && now_ns() < limit)
+		usleep(1000);
+	assert_status(weft_remote_close(world.here.engine, old), 0);
+	world.remote = import(&world.here, world.peer, &world.descriptor);
+}
+
+/* With writes under way, which end once each, done or not. */
+static void moves(void **state)
+{
+	open_world(true, true);
+	for (uint64_t round = 0; round < 6; round++) {
+		struct weft_write write = { sizeof(write), world.region, 0, world.remote, 0, BYTES };
+		struct weft_op op = { .size = sizeof(op), .queue = world.here.queue };
+
+		for (op.tag = 100; op.tag < 110; op.tag++)
+			assert_status(weft_write(world.here.engine, &write, &op, NULL), 0);
+		peer_kill(&world.there);
+		for (op.tag = 100; op.tag < 110; op.tag++) {
+			int status = end_of(&world.here, op.tag);
+
+			assert_true(!status || status == -EHOSTDOWN);
+		}
+		move_to(round % 2);
+		if (round % 2)
+			write_and_check(round, "local", "tcp");
+		else
+			write_and_check(round, "tcp", "local");
+	}
+	pair_close(&world);
+}
+
+/* The peer is another user's, and may not touch our memory: its write comes over tcp. We are root and may touch its. */
+static void not_permitted(void **state)
+{
+	struct peer_event event;
+	struct blob descriptor;
+	struct answer answer;
+	struct command imported = { .code = COMMAND_IMPORT };
+
+	if (geteuid())
+		skip();
+	setenv("TEST_PEER_UID", "65534", 1);
+	open_world(true, true);
+	unsetenv("TEST_PEER_UID");
+	write_and_check(3, "local", "tcp");
+	export_of(world.here.engine, world.region, &descriptor);
+	imported.arg[0] = world.back;
+	imported.bytes = (uint32_t)descriptor.bytes;
+	assert_status(peer_try(&world.there, &imported, descriptor.data, &answer), 0);
+	peer_fill(&world.there, world.number, 0, BYTES, 4);
+	peer_tell(&world.there, COMMAND_WRITE, world.number, 0, answer.value[0], 0, BYTES, 77, 0);
+	peer_wait(&world.there, WEFT_EVENT_END, 77, &event);
+	assert_status(event.status, 0);
+	assert_int_equal(landed_differs(world.memory, BYTES, 4, 0), BYTES);
+	pair_close(&world);
+}
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(both_have_one),
+		cmocka_unit_test(one_has_none),
+		cmocka_unit_test(moves),
+		cmocka_unit_test(not_permitted),
+	};
+
+	return cmocka_run_group_tests_name("beside", tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv, run);
+}
