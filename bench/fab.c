@@ -1,4 +1,4 @@
-/* Opening libfabric for the bare benchmarks: called once by each side, before anything is measured. */
+/* Opens libfabric for the bare benchmarks: each side calls it once, before anything is measured. */
 #include "fab.h"
 
 #include <stdio.h>
@@ -17,24 +17,6 @@ void fab_check(long rc, const char *what)
 		return;
 	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, fi_strerror((int)-rc));
 	exit(1);
-}
-
-static uint64_t read_clock(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-uint64_t fab_now_ns(void)
-{
-	return read_clock(CLOCK_MONOTONIC);
-}
-
-uint64_t fab_cpu_ns(void)
-{
-	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void fab_shuffle(uint32_t *list, uint64_t count, uint64_t seed)
@@ -72,8 +54,8 @@ static struct fi_info *ask(const char *name, const char *node, uint64_t op_flags
 	return info;
 }
 
-/* shm names its file by process id and a running number: one that a killed process left behind is in the way, and the next
- * number is not. */
+/* shm names its file by process id and a running number: if a killed process left its file behind, the next number
+ * is free. */
 static void open_endpoint(struct fab_rail *rail)
 {
 	int error = -FI_EBUSY;
@@ -141,10 +123,9 @@ static void open_messages(struct fab *fab)
 void fab_open(struct fab *fab, const char *provider, size_t bytes, bool waits)
 {
 	bool is_tcp = !strcmp(provider, "tcp"), is_shm = !strcmp(provider, "shm");
-	/* libfabric 1 calls its native one "net"; "tcp" there means the same below another layer. */
+	/* libfabric 1 calls its native provider "net"; "tcp" there means the same below another layer. */
 	const char *name = is_tcp && FI_MAJOR(fi_version()) < 2 ? "net" : provider;
-	/* Over tcp a plain completion only means "in the socket". Shared memory is written when it completes.
-	 */
+	/* Over tcp a plain completion only means "in the socket". A completed write over shared memory has landed. */
 	uint64_t flags = is_shm ? 0 : FI_DELIVERY_COMPLETE;
 	struct fi_info *list = ask(name, is_tcp ? "127.0.0.1" : NULL, flags);
 
@@ -162,13 +143,13 @@ void fab_open(struct fab *fab, const char *provider, size_t bytes, bool waits)
 	fab->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (fab->memory == MAP_FAILED)
 		fab_check(-FI_ENOMEM, "mmap");
-	madvise(fab->memory, bytes, MADV_HUGEPAGE); /* as weft bench: one process writing another's pays per page */
+	madvise(fab->memory, bytes, MADV_HUGEPAGE); /* as weft bench: writing another's memory costs per page */
 	for (struct fi_info *info = list; info && fab->rails < FAB_RAILS; info = info->next) {
 		open_rail(fab, &fab->rail[fab->rails++], info, flags);
 		if (info->nic && info->nic->link_attr)
 			fab->line_bps += (double)info->nic->link_attr->speed;
 		if (is_tcp || is_shm)
-			break; /* the rest are the same again */
+			break; /* the remaining entries repeat these */
 	}
 	fi_freeinfo(list);
 	open_messages(fab);

@@ -1,9 +1,11 @@
 /*
- * The least of libfabric that moves pages: what bench/raw and bench/piece measure an engine against. One
- * thread drives one side; nothing is retried, failed over, timed or checked on the way.
+ * The least of libfabric that moves pages: bench/raw and bench/piece compare an engine with it. One thread drives one
+ * side; nothing is retried, failed over, timed or checked on the way.
  */
 #ifndef BENCH_FAB_H
 #define BENCH_FAB_H
+
+#include "../tests/support/clock.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -30,10 +32,10 @@ struct fab_rail {
 	void *desc;
 	fi_addr_t peer;
 	uint64_t key, base; /* of the peer's memory */
-	uint64_t flags;     /* of every write */
+	uint64_t flags;     /* for every write */
 	unsigned in_flight;
-	struct fi_context2 *contexts; /* NULL: the provider wants none */
-	void **idle;                  /* those not in flight */
+	struct fi_context2 *contexts; /* NULL: the provider needs none */
+	void **idle;                  /* contexts not in flight */
 	unsigned idle_count;
 };
 
@@ -51,7 +53,7 @@ struct fab {
 	struct fi_context2 receive[FAB_RECEIVES];
 };
 
-/* What one side tells the other. */
+/* What one side sends to the other. */
 struct fab_card {
 	uint32_t rails;
 	struct {
@@ -60,50 +62,48 @@ struct fab_card {
 	} rail[FAB_RAILS];
 };
 
-/* provider: "shm", "tcp" or "simfab". All of its NICs, or 127.0.0.1 for tcp. Ends the process when it cannot.
- * waits: open the queue with a descriptor to sleep on, where there is one. */
+/* provider: "shm", "tcp" or "simfab". Opens all of its NICs, or 127.0.0.1 for tcp; ends the process on failure.
+ * waits: open the queue with a descriptor to sleep on, if the provider has one. */
 void fab_open(struct fab *fab, const char *provider, size_t bytes, bool waits);
 void fab_card(struct fab *fab, struct fab_card *ret_card);
 void fab_meet(struct fab *fab, const struct fab_card *card);
 void fab_close(struct fab *fab);
 
-/* What to write: page i of `count` goes from from[i] to to[i]; after the last comes the first again. */
+/* What to write: page i of `count` goes from from[i] to to[i]; after the last page comes the first again. */
 struct fab_load {
 	struct fab *fab;
 	size_t page_bytes;
 	const uint32_t *from, *to;
 	uint64_t count, next;
 	uint64_t left;   /* pages not yet posted; UINT64_MAX: no end */
-	unsigned depth;  /* operations in flight a rail */
-	unsigned batch;  /* posts a doorbell */
-	unsigned iovs;   /* pages an operation */
-	uint64_t posted; /* pages */
+	unsigned depth;  /* operations in flight per rail */
+	unsigned batch;  /* posts per doorbell */
+	unsigned iovs;   /* pages per operation */
+	uint64_t posted; /* in pages */
 };
 
-/* One turn of every rail: post, then read completions. How many operations completed. */
+/* One turn of every rail: posts, then reads completions. Returns how many operations completed. */
 uint64_t fab_turn(struct fab_load *load);
-/* True while anything is in flight. */
+/* Returns true while anything is in flight. */
 bool fab_busy(const struct fab *fab);
-/* One write on every rail, to open the paths before anything is measured. */
+/* Writes once on every rail, to open the paths before anything is measured. */
 void fab_warm(struct fab_load *load);
-/* Reads every completion queue once, as a target must. Returns entries seen. */
+/* Reads every completion queue once, as a target must. Returns the number of entries. */
 uint64_t fab_attend(struct fab *fab);
 
-/* Told after every turn whether it did nothing: spins for a while, then sleeps a little at a time. */
+/* Called after every turn with whether the turn did nothing: spins for a while, then sleeps in short naps. */
 struct fab_idle {
 	unsigned turns;
 	uint64_t since_ns, spin_ns; /* 0: 50 us */
 };
 void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing);
 
-/* Two-sided, first rail only: post a receive; send (injected when it fits); wait for one to arrive. */
+/* Two-sided, first rail only: post a receive; send (injected if it fits); wait for an arrival. */
 void fab_receive(struct fab *fab, unsigned slot);
 void fab_send(struct fab *fab, size_t bytes);
-int fab_arrived(struct fab *fab); /* one read of the queue: the slot of a receive, to be posted again, or -1 */
+int fab_arrived(struct fab *fab); /* reads the queue once: returns the slot of a receive, to be posted again, or -1 */
 
 void fab_check(long rc, const char *what);
-uint64_t fab_now_ns(void);
-uint64_t fab_cpu_ns(void); /* of this process */
 void fab_shuffle(uint32_t *list, uint64_t count, uint64_t seed);
 
 #endif

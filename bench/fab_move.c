@@ -23,7 +23,7 @@ static void stop_on_error(struct fab_rail *rail, ssize_t rc)
 	fab_check(rc, "fi_cq_read");
 }
 
-/* What all writes of a rail's turn share. Only addresses change from one to the next. */
+/* What all writes of one turn of a rail share. Only addresses change from one to the next. */
 struct post {
 	struct iovec local[FAB_IOVS];
 	struct fi_rma_iov remote[FAB_IOVS];
@@ -46,7 +46,7 @@ static inline void prepare(struct post *post, const struct fab_load *load, const
 					     .addr = rail->peer };
 }
 
-/* One operation of n pages from `at` on: 0 or what libfabric says. */
+/* Posts one operation of n pages from `at` on. Returns 0 or libfabric's error. */
 static inline ssize_t post_one(struct post *post, const struct fab_load *load, struct fab_rail *rail, uint64_t at,
 			       unsigned n, uint64_t flags)
 {
@@ -67,7 +67,7 @@ static inline void fill(struct fab_load *load, struct fab_rail *rail)
 	unsigned room = load->depth - rail->in_flight, n = load->iovs, posted = 0;
 	uint64_t at = load->next;
 
-	/* A full batch or nothing, unless the rail is about to run dry. */
+	/* Posts a full batch or nothing, unless the rail is about to run dry. */
 	if ((room < load->batch && rail->in_flight > load->depth / 2) || !load->left)
 		return;
 	if (room > load->batch)
@@ -133,7 +133,7 @@ bool fab_busy(const struct fab *fab)
 
 void fab_warm(struct fab_load *load)
 {
-	uint64_t deadline = fab_now_ns() + 10000000000u;
+	uint64_t deadline = now_ns() + 10000000000u;
 	struct fab_load one = *load;
 
 	one.depth = one.batch = 1;
@@ -144,7 +144,7 @@ void fab_warm(struct fab_load *load)
 		while (one.left || rail->in_flight) {
 			fill(&one, rail);
 			drain(rail);
-			if (fab_now_ns() > deadline)
+			if (now_ns() > deadline)
 				fab_check(-FI_ETIMEDOUT, "opening the path");
 		}
 	}
@@ -174,10 +174,10 @@ void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing)
 		idle->turns = 0;
 		return;
 	}
-	/* Spinning is fastest while both sides have a core; when they do not, it starves the other. */
+	/* Spinning is fastest while both sides have a core; without one it starves the other side. */
 	if (++idle->turns % 16)
 		return;
-	now = fab_now_ns();
+	now = now_ns();
 	if (idle->turns == 16)
 		idle->since_ns = now;
 	if (now - idle->since_ns < (idle->spin_ns ? idle->spin_ns : SPIN_NS))
@@ -189,8 +189,8 @@ void fab_rest(struct fab *fab, struct fab_idle *idle, bool nothing)
 		if (!fi_trywait(fab->rail[0].fabric, &fid, 1))
 			poll(&ready, 1, 1);
 	} else {
-		/* Longer the longer nothing happens: a target of one-sided writes has little to do but not to
-		 * be in the way. */
+		/* Naps grow with the quiet time: the target of one-sided writes has little to do and must not be in
+		 * the way. */
 		uint64_t quiet_us = (now - idle->since_ns) / 4000;
 
 		usleep(quiet_us < 20 ? 20 : quiet_us > 1000 ? 1000 : (useconds_t)quiet_us);
@@ -214,10 +214,10 @@ void fab_send(struct fab *fab, size_t bytes)
 
 	while ((rc = fi_inject(rail->ep, fab->messages + FAB_RECEIVES * FAB_MESSAGE, bytes, rail->peer)) ==
 	       -FI_EAGAIN) {
-		fi_cq_read(rail->cq, NULL, 0); /* what refuses needs progress */
+		fi_cq_read(rail->cq, NULL, 0); /* a provider that refuses a post needs progress */
 		if (!deadline)
-			deadline = fab_now_ns() + 10000000000u;
-		else if (fab_now_ns() > deadline)
+			deadline = now_ns() + 10000000000u;
+		else if (now_ns() > deadline)
 			fab_check(-FI_ETIMEDOUT, "sending");
 	}
 	fab_check(rc, "fi_inject");

@@ -1,6 +1,6 @@
 /*
- * What an engine costs that has nothing to do: opened with some rails and one peer, left alone, and the
- * processor time of both processes looked at after. Nothing here passes or fails.
+ * What an idle engine costs: opens an engine with some rails and one peer, leaves it alone, and then reads the CPU time
+ * of both processes. Nothing here passes or fails.
  *
  * usage: idle [--json] [--settle S] [--seconds N] [--workers N] [--only TEXT]
  */
@@ -15,8 +15,8 @@
 #include <time.h>
 
 struct result {
-	double here, there; /* of one core */
-	double wakes;       /* a second, this process */
+	double here, there; /* share of one core */
+	double wakes;       /* per second, of this process */
 };
 
 static long switches(void)
@@ -35,7 +35,7 @@ static void leave_alone(double seconds)
 	nanosleep(&time, NULL);
 }
 
-/* Rails of their own on this host: 127.0.0.1, 127.0.0.2, … */
+/* Separate rails on this host: 127.0.0.1, 127.0.0.2, … */
 static const char *loopbacks(int count)
 {
 	static char text[1024];
@@ -48,7 +48,7 @@ static const char *loopbacks(int count)
 
 struct row {
 	const char *name, *provider, *rails;
-	uint32_t workers; /* 0: as many as the engine takes by itself */
+	uint32_t workers; /* 0: the engine's own choice */
 };
 
 static int measure(const struct row *row, double settle, double seconds, struct result *result)
@@ -66,23 +66,24 @@ static int measure(const struct row *row, double settle, double seconds, struct 
 	config.provider = row->provider;
 	config.rails = row->rails;
 	config.max_workers = row->workers;
-	if ((error = other_start(&other, &config, 4096)) || (error = weft_open(&config, &engine)) ||
-	    (error = weft_queue_open(engine, &queue)) || (error = other_connect(&other, engine, queue, &peer, &remote)))
+	if ((error = other_start(&other, &config, 4096)) || (error = weft_engine_open(&config, &engine, NULL, 0)) ||
+	    (error = weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue)) ||
+	    (error = other_connect(&other, engine, queue, &peer, &remote)))
 		goto stop;
-	leave_alone(settle); /* every path is open, and naps have grown: as long as they get they are after 26 s */
+	leave_alone(settle); /* every path is open, and naps have grown; they reach their full length after 26 s */
 	if ((error = other_cpu_ns(&other, &there)))
 		goto stop;
-	start = bench_now_ns();
-	here = bench_cpu_ns();
+	start = now_ns();
+	here = cpu_ns();
 	woken = switches();
 	leave_alone(seconds);
-	wall = bench_now_ns() - start;
-	result->here = (double)(bench_cpu_ns() - here) / (double)wall;
+	wall = now_ns() - start;
+	result->here = (double)(cpu_ns() - here) / (double)wall;
 	result->wakes = (double)(switches() - woken) * 1e9 / (double)wall;
 	error = other_cpu_ns(&other, &there_end);
 	result->there = (double)(there_end - there) / (double)wall;
 stop:
-	weft_close(engine);
+	weft_engine_close(engine);
 	other_stop(&other);
 	return error;
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How much of many links' line rate weft uses, over real TCP.
 
-Two network namespaces are joined by N veth pairs, each shaped to a fixed rate both ways: 32 links of 100 Mbit/s are a
-large machine's NICs at one thousandth. The same links carry weft, and iperf3 with a stream on each, in turn. Then one
-of eight links runs at half rate, and one of eight is cut while weft runs. Needs root; removes what it made on any exit.
+N veth pairs join two network namespaces, each shaped to a fixed rate both ways: 32 links of 100 Mbit/s are a large
+machine's NICs at one thousandth. The same links carry weft, and iperf3 with one stream per link, in turn. Then one of
+eight links runs at half rate, and one of eight is cut while weft runs. Needs root; removes what it made on any exit.
 
     bench/links.py [--links N] [--rate MBIT] [--seconds S] [--rounds N] [--case all|full|half|cut] [--json] [--build DIR]
 """
@@ -78,7 +78,7 @@ class Links:
             name = self.name(i)
             sh("ip", "-n", space, "link", "set", name, "mtu", MTU, "up")
             sh("ip", "-n", space, "address", "add", self.address(side, i) + "/24", "dev", name)
-            # The default congestion control may be another one, and pace below the shaper's rate.
+            # The host's default congestion control may pace below the shaper's rate.
             sh("ip", "-n", space, "route", "replace", "10.77.%d.0/24" % i, "dev", name, "src", self.address(side, i),
                "congctl", "cubic")
         self.shape(i, self.rate)
@@ -133,7 +133,7 @@ def run_weft(links, build, seconds, meanwhile=None):
 
 
 def run_iperf3(links, seconds):
-    """A stream on every link at once; what the receivers got."""
+    """Runs one stream per link at once; returns what the receivers got."""
     servers = [links.start(1, ["iperf3", "-s", "-1", "-B", links.address(1, i)]) for i in range(links.count)]
     time.sleep(1)
     clients = [links.start(0, ["iperf3", "-c", links.address(1, i), "-B", links.address(0, i), "-t", seconds, "-J"])
@@ -151,7 +151,7 @@ def run_iperf3(links, seconds):
 
 
 def measured(options, case, links, line, run):
-    """Rounds of weft and iperf3 in turn, as results of utilisation."""
+    """Alternates rounds of weft and iperf3; returns their utilisation."""
     found = {"weft": [], "iperf3": []}
     for _ in range(options.rounds):
         found["weft"].append(run()["gbps"] / line)
@@ -180,7 +180,7 @@ def half(options):
 
 
 def cut(options):
-    """All but one link's rate is what is left; weft must end with every byte in place."""
+    """Cuts one link: the other links' rate remains, and weft must end with every byte in place."""
     with Links(min(8, options.links), options.rate) as links:
         line = links.count * links.rate / 1000
 
@@ -224,7 +224,7 @@ def main():
             sys.exit("links: needs %s: apt-get install iproute2" % tool)
     if not shutil.which("iperf3"):
         print("links: iperf3 is not installed, so it is not compared: apt-get install iperf3", file=sys.stderr)
-    # A signal ends us through the clean-up.
+    # A signal ends the program through the clean-up.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
     failed = False

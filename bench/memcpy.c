@@ -1,6 +1,6 @@
 /*
- * memcpy: copies pages inside one process, one thread: what the machine's memory allows at most. "cold" takes
- * pages at random from a region far larger than the caches; "warm" copies one page over and over.
+ * memcpy: copies pages inside one process, in one thread: the most that the machine's memory allows. "cold" takes pages
+ * at random from a region far larger than the caches; "warm" copies one page over and over.
  */
 #include "fab.h"
 
@@ -46,14 +46,14 @@ int main(int argc, char **argv)
 	memset(memory, 1, 2 * region);
 	fab_shuffle(from, slots, 1);
 	fab_shuffle(to, slots, 2);
-	start = fab_now_ns();
+	start = now_ns();
 	do {
 		for (int i = 0; i < 64; i++, pages++) {
 			memcpy(memory + region + to[at] * bytes, memory + from[at] * bytes, bytes);
 			__asm__ volatile("" ::: "memory");
 			at = at + 1 < slots ? at + 1 : 0;
 		}
-		ns = fab_now_ns() - start;
+		ns = now_ns() - start;
 	} while ((double)ns < seconds * 1e9);
 	printf(json ? "{\"tool\": \"memcpy\", \"page_size\": %llu, \"warm\": %s, \"gbps\": %.3f, \"mops\": "
 		      "%.6f}\n"

@@ -1,7 +1,6 @@
 /*
- * mpi_put: pages at random places by MPI_Put, flushed a window at a time: the same job as raw, by an MPI
- * library. A page counts when it was flushed, which is when it is in the target's memory. Two ranks; rank 0
- * writes.
+ * mpi_put: writes pages to random places by MPI_Put and flushes one window at a time: raw's job, done by an MPI
+ * library. A page counts once it is flushed, because it is then in the target's memory. Two ranks; rank 0 writes.
  */
 #include <mpi.h>
 #include <stdint.h>

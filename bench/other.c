@@ -13,22 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-uint64_t bench_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * WEFT_SECOND + (uint64_t)ts.tv_nsec;
-}
-
-uint64_t bench_cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * WEFT_SECOND + (uint64_t)ts.tv_nsec;
-}
-
 static int put(int fd, const void *data, size_t bytes)
 {
 	return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes ? 0 : -EPIPE;
@@ -55,9 +39,10 @@ static int open_side(const struct weft_config *config, uint64_t bytes, weft_engi
 		return -ENOMEM;
 	blobs->address_bytes = sizeof(blobs->address);
 	blobs->region_bytes = sizeof(blobs->region);
-	if ((error = weft_open(config, ret_engine)) || (error = weft_queue_open(*ret_engine, &queue)) ||
+	if ((error = weft_engine_open(config, ret_engine, NULL, 0)) ||
+	    (error = weft_queue_open(*ret_engine, WEFT_QUEUE_LISTEN, &queue)) ||
 	    (error = weft_region_register(*ret_engine, memory, bytes, WEFT_REMOTE_WRITE, &region)) ||
-	    (error = weft_address(*ret_engine, blobs->address, &blobs->address_bytes)))
+	    (error = weft_engine_address(*ret_engine, blobs->address, &blobs->address_bytes)))
 		return error;
 	return weft_region_export(*ret_engine, region, blobs->region, &blobs->region_bytes);
 }
@@ -74,11 +59,11 @@ static void serve(int fd, const struct weft_config *config, uint64_t bytes)
 	if (!put(fd, &hello, sizeof(hello)) && !hello.status && !put(fd, blobs.address, blobs.address_bytes) &&
 	    !put(fd, blobs.region, blobs.region_bytes))
 		while (!get(fd, &asked, 1)) {
-			uint64_t used = bench_cpu_ns();
+			uint64_t used = cpu_ns();
 
 			put(fd, &used, sizeof(used));
 		}
-	weft_close(engine);
+	weft_engine_close(engine);
 }
 
 int other_start(struct other *other, const struct weft_config *config, uint64_t bytes)
@@ -125,13 +110,13 @@ int other_cpu_ns(struct other *other, uint64_t *ret_ns)
 int other_connect(struct other *other, weft_engine *engine, weft_queue *queue, weft_peer *ret_peer,
 		  weft_remote *ret_remote)
 {
-	uint64_t deadline = bench_now_ns() + 10 * WEFT_SECOND;
+	uint64_t deadline = now_ns() + 10 * WEFT_SECOND;
 	struct weft_event event;
 	weft_peer peer;
-	int error = weft_peer_add(engine, other->address, other->address_bytes, &peer);
+	int error = weft_peer_add(engine, other->address, other->address_bytes, NULL, &peer);
 
 	while (!error) {
-		int got = weft_queue_wait(queue, &event, 1, WEFT_SECOND);
+		int got = weft_queue_wait(queue, &event, sizeof(event), 1, WEFT_SECOND);
 
 		if (got < 0)
 			return got;
@@ -139,7 +124,7 @@ int other_connect(struct other *other, weft_engine *engine, weft_queue *queue, w
 			break;
 		if (got)
 			weft_event_release(&event);
-		if (bench_now_ns() > deadline)
+		if (now_ns() > deadline)
 			error = -ETIMEDOUT;
 	}
 	if (!error)

@@ -1,7 +1,6 @@
 /*
- * pages: the same job as raw (same options, same pages in the same order, same check) done by weft, so that
- * the two differ in nothing but the engine. With --adjacent neighbours follow each other, which an engine may
- * join.
+ * pages: raw's job (same options, same pages in the same order, same check) done by weft, so that the two differ only
+ * in the engine. With --adjacent neighbouring pages follow each other, which an engine may join.
  */
 #include "fab.h"
 #include "raw.h"
@@ -84,7 +83,7 @@ static size_t hear_blob(struct side *side, int fd)
 
 static int get_address(struct side *side, size_t *bytes)
 {
-	return weft_address(side->engine, side->blob, bytes);
+	return weft_engine_address(side->engine, side->blob, bytes);
 }
 
 static int get_region(struct side *side, size_t *bytes)
@@ -129,8 +128,8 @@ static struct side *open_side(const struct raw_options *options, bool target)
 		config.rails = "127.0.0.1";
 	config.flags = options->manual ? WEFT_MANUAL_PROGRESS : 0;
 	config.max_workers = 1;
-	check(weft_open(&config, &side->engine), "weft_open");
-	check(weft_queue_open(side->engine, &side->queue), "weft_queue_open");
+	check(weft_engine_open(&config, &side->engine, NULL, 0), "weft_engine_open");
+	check(weft_queue_open(side->engine, WEFT_QUEUE_LISTEN, &side->queue), "weft_queue_open");
 	check(weft_region_register(side->engine, side->memory, bytes, target ? WEFT_REMOTE_WRITE : 0, &side->region),
 	      "weft_region_register");
 	return side;
@@ -138,7 +137,7 @@ static struct side *open_side(const struct raw_options *options, bool target)
 
 static void close_side(struct side *side)
 {
-	check(weft_close(side->engine), "weft_close");
+	check(weft_engine_close(side->engine), "weft_engine_close");
 	munmap(side->memory, side->options->region_bytes);
 	free(side->from);
 	free(side->to);
@@ -151,10 +150,10 @@ static int take(struct side *side)
 	int got;
 
 	if (side->options->manual) {
-		check(weft_progress(side->engine), "weft_progress");
-		got = weft_queue_poll(side->queue, event, EVENTS);
+		check(weft_engine_progress(side->engine), "weft_engine_progress");
+		got = weft_queue_poll(side->queue, event, sizeof(*event), EVENTS);
 	} else {
-		got = weft_queue_wait(side->queue, event, EVENTS, WEFT_MILLISECOND);
+		got = weft_queue_wait(side->queue, event, sizeof(*event), EVENTS, WEFT_MILLISECOND);
 	}
 	check(got, "the queue");
 	for (int i = 0; i < got; i++) {
@@ -167,14 +166,16 @@ static int take(struct side *side)
 	return got;
 }
 
-/* From nothing in flight to nothing in flight. Returns ns. */
+/* Measures from nothing in flight to nothing in flight. Returns ns. */
 static uint64_t run(struct side *side, uint64_t duration_ns)
 {
-	uint64_t start = fab_now_ns(), at = 0, count = side->slots < PAGES ? side->slots : PAGES;
-	struct weft_op op = { .queue = side->queue, .timeout_ns = 30 * WEFT_SECOND };
-	struct weft_pages pages = {
-		.page_bytes = side->options->page_bytes, .count = count, .from = side->region, .to = side->remote
-	};
+	uint64_t start = now_ns(), at = 0, count = side->slots < PAGES ? side->slots : PAGES;
+	struct weft_op op = { .size = sizeof(op), .queue = side->queue, .timeout_ns = 30 * WEFT_SECOND };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = side->options->page_bytes,
+					  .count = count,
+					  .from = side->region,
+					  .to = side->remote };
 	bool stop = false;
 
 	side->ended = side->submitted = 0;
@@ -187,9 +188,9 @@ static uint64_t run(struct side *side, uint64_t duration_ns)
 			at = at + 2 * count <= side->slots ? at + count : 0;
 		}
 		take(side);
-		stop = fab_now_ns() - start >= duration_ns;
+		stop = now_ns() - start >= duration_ns;
 	}
-	return fab_now_ns() - start;
+	return now_ns() - start;
 }
 
 void raw_drive(const struct raw_options *options, int fd, struct raw_result *result)
@@ -201,20 +202,20 @@ void raw_drive(const struct raw_options *options, int fd, struct raw_result *res
 
 	raw_side(options, 0);
 	bytes = hear_blob(side, fd);
-	check(weft_peer_add(side->engine, side->blob, bytes, &side->peer), "weft_peer_add");
+	check(weft_peer_add(side->engine, side->blob, bytes, NULL, &side->peer), "weft_peer_add");
 	bytes = hear_blob(side, fd);
 	check(weft_remote_import(side->engine, side->peer, side->blob, bytes, &side->remote), "import");
-	deadline = fab_now_ns() + 10 * WEFT_SECOND;
+	deadline = now_ns() + 10 * WEFT_SECOND;
 	while (!info.up) {
 		take(side);
-		check(weft_peer_info(side->engine, side->peer, &info), "weft_peer_info");
-		check(fab_now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for the peer");
+		check(weft_peer_info(side->engine, side->peer, &info, sizeof(info)), "weft_peer_info");
+		check(now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for the peer");
 	}
 	run(side, 200 * WEFT_MILLISECOND);
 	tell(fd, "", 1);
-	cpu = fab_cpu_ns();
+	cpu = cpu_ns();
 	result->seconds = (double)run(side, (uint64_t)(options->seconds * 1e9)) / 1e9;
-	result->cpu_s = (double)(fab_cpu_ns() - cpu) / 1e9;
+	result->cpu_s = (double)(cpu_ns() - cpu) / 1e9;
 	result->pages = side->ended * (side->slots < PAGES ? side->slots : PAGES);
 	result->bytes = result->pages * options->page_bytes;
 	snprintf(result->provider, sizeof result->provider, "%s", options->provider);
@@ -255,11 +256,11 @@ void raw_target(const struct raw_options *options, int fd)
 	while (!pending(fd))
 		take(side);
 	hear(fd, &start, 1);
-	cpu = fab_cpu_ns();
+	cpu = cpu_ns();
 	for (unsigned turn = 0; turn % 256 || !pending(fd); turn += side->options->manual ? 1 : 256)
 		take(side);
 	hear(fd, &pages, sizeof pages);
-	verdict[1] = fab_cpu_ns() - cpu;
+	verdict[1] = cpu_ns() - cpu;
 	verdict[0] = options->sim ? 0 : count_wrong(side, pages);
 	tell(fd, verdict, sizeof verdict);
 	close_side(side);

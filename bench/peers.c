@@ -1,14 +1,14 @@
 /*
- * What a peer costs, the 10th and the 10,000th: the time of this side's calls and turns from weft_peer_add()
- * until the peer is up, the memory they leave allocated, and what a turn with nothing to do takes. Over
- * simulated NICs, by manual progress, so that nothing else runs in the process.
+ * What a peer costs, the 10th and the 10,000th: the time of this side's calls and turns from weft_peer_add() until the
+ * peer is up, the memory that they leave allocated, and what a turn with nothing to do takes. Runs over simulated NICs
+ * with manual progress, so that nothing else runs in the process.
  *
- * The peers are real engines, in processes of some hundred each that are killed when the next one takes over:
- * a peer that says nothing stays up here, since nobody is asked for signs of life for an hour.
+ * The peers are real engines, in processes of some hundred each that are killed when the next one takes over. A silent
+ * peer stays up here, since heartbeats are an hour apart.
  *
- * One add takes 60 to 120 us as the machine is busy, so one says nothing. Around the 10,000th, rounds of a
- * few adds there take turns with rounds of a few around the 10th of a fresh engine in a process of its own,
- * and medians are compared.
+ * One add takes 60 to 120 us depending on the load, so a single one says nothing. Around the 10,000th, rounds of a few
+ * adds alternate with rounds of a few around the 10th of a fresh engine in a process of its own, and medians are
+ * compared.
  *
  * usage: peers [--json] [--peers N] [--sim SPEC]
  */
@@ -29,12 +29,12 @@
 
 enum {
 	ROUNDS = 60,
-	WARM = 5,   /* adds of a round before those that count: whoever waited for its turn has cold caches */
-	COUNT = 10, /* and those that do: of a fresh engine the 6th to the 15th */
+	WARM = 5,   /* adds of a round before those that count: after a pause the caches are cold */
+	COUNT = 10, /* adds that count: the 6th to the 15th of a fresh engine */
 	SAMPLES = ROUNDS * COUNT,
 	WINDOW = ROUNDS * (WARM + COUNT),
 	FIRST = 10,
-	SETTLED = 16, /* turns without anything, after which nothing is under way */
+	SETTLED = 16, /* turns without any event, after which nothing is under way */
 	A_HOST = 250,
 	BLOB = 8192
 };
@@ -57,14 +57,6 @@ static void check(int rc, const char *what)
 	exit(1);
 }
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * WEFT_SECOND + (uint64_t)ts.tv_nsec;
-}
-
 static double allocated(void)
 {
 	struct mallinfo2 info = mallinfo2();
@@ -84,7 +76,7 @@ static struct weft_config settings(void)
 
 /* ---- the peers' side ---- */
 
-/* Each byte asked for: one engine more, its address, and its turns until the next is asked for. */
+/* For each byte received: opens one more engine, sends its address, and drives it until the next request. */
 static void serve(int fd)
 {
 	struct weft_config config = settings();
@@ -98,16 +90,16 @@ static void serve(int fd)
 		weft_engine *engine;
 		size_t bytes = sizeof blob;
 
-		check(weft_open(&config, &engine), "weft_open");
-		check(weft_address(engine, blob, &bytes), "weft_address");
+		check(weft_engine_open(&config, &engine, NULL, 0), "weft_engine_open");
+		check(weft_engine_address(engine, blob, &bytes), "weft_engine_address");
 		if (send(fd, &bytes, sizeof bytes, 0) < 0 || send(fd, blob, bytes, 0) < 0)
 			return;
 		while (recv(fd, &asked, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && errno == EAGAIN)
-			weft_progress(engine);
+			weft_engine_progress(engine);
 	}
 }
 
-/* Forks, so only a process without an engine may: see keep_hosts(). */
+/* Forks, so only a process without an engine may call it: see keep_hosts(). */
 static void start_host(struct host *host, int engines)
 {
 	int pair[2];
@@ -137,7 +129,7 @@ static void end_host(struct host *host)
 	host->pid = 0;
 }
 
-/* A process that hands addresses on, and starts and kills those who have them. */
+/* A process that passes addresses on, and starts and kills the hosts that have them. */
 static void keep_hosts(int fd, int engines_a_host)
 {
 	struct host host = { 0 };
@@ -178,33 +170,33 @@ static struct cost add_one(weft_engine *engine, weft_queue *queue, int fd)
 {
 	static uint8_t blob[BLOB];
 	size_t bytes = next_address(fd, blob);
-	uint64_t deadline = bench_now_ns() + 10 * WEFT_SECOND, start;
+	uint64_t deadline = now_ns() + 10 * WEFT_SECOND, start;
 	double before = allocated();
 	struct cost cost;
 	struct weft_event event;
 	weft_peer peer;
 
-	start = cpu_ns();
-	check(weft_peer_add(engine, blob, bytes, &peer), "weft_peer_add");
-	cost.ns = (double)(cpu_ns() - start);
+	start = thread_cpu_ns();
+	check(weft_peer_add(engine, blob, bytes, NULL, &peer), "weft_peer_add");
+	cost.ns = (double)(thread_cpu_ns() - start);
 	for (bool up = false, first = true; !up; first = false) {
 		int happened;
 
-		start = cpu_ns();
-		happened = weft_progress(engine);
+		start = thread_cpu_ns();
+		happened = weft_engine_progress(engine);
 		/* Turns in which nothing happens are the peer's time, not ours. */
 		if (first || happened)
-			cost.ns += (double)(cpu_ns() - start);
-		while (weft_queue_poll(queue, &event, 1) == 1) {
+			cost.ns += (double)(thread_cpu_ns() - start);
+		while (weft_queue_poll(queue, &event, sizeof(event), 1) == 1) {
 			up |= event.type == WEFT_EVENT_PEER_UP;
 			weft_event_release(&event);
 		}
-		check(bench_now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for a peer");
+		check(now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for a peer");
 	}
 	cost.bytes = allocated() - before;
-	/* The peer may be killed once we ask for the next: leave nothing on its way to it. */
+	/* The peer may be killed once we ask for the next one: leave nothing on its way to it. */
 	for (int quiet = 0; quiet < SETTLED;)
-		quiet = weft_progress(engine) ? 0 : quiet + 1;
+		quiet = weft_engine_progress(engine) ? 0 : quiet + 1;
 	return cost;
 }
 
@@ -226,19 +218,18 @@ static double idle_turn_ns(weft_engine *engine)
 	double batch[21];
 
 	for (int k = 0; k < 21; k++) {
-		uint64_t start = cpu_ns();
+		uint64_t start = thread_cpu_ns();
 
 		for (int i = 0; i < 1000; i++)
-			weft_progress(engine);
-		batch[k] = (double)(cpu_ns() - start) / 1000;
+			weft_engine_progress(engine);
+		batch[k] = (double)(thread_cpu_ns() - start) / 1000;
 	}
 	return median(batch, 21);
 }
 
 /* ---- the 10th peer, in processes of their own ---- */
 
-/* Forks for each byte asked for, so only a process without an engine may: the answer is what the adds cost.
- */
+/* Forks for each byte received, so only a process without an engine may call it. The answer is the cost of the adds. */
 static void keep_fresh(int fd, int addresses)
 {
 	char asked;
@@ -254,8 +245,8 @@ static void keep_fresh(int fd, int addresses)
 			weft_engine *engine;
 			weft_queue *queue;
 
-			check(weft_open(&config, &engine), "weft_open");
-			check(weft_queue_open(engine, &queue), "weft_queue_open");
+			check(weft_engine_open(&config, &engine, NULL, 0), "weft_engine_open");
+			check(weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue), "weft_queue_open");
 			for (int i = 0; i < WARM + COUNT; i++)
 				cost[i] = add_one(engine, queue, addresses);
 			_exit(send(fd, cost + WARM, COUNT * sizeof *cost, 0) < 0);
@@ -273,7 +264,7 @@ static void fresh_round(int fd, struct cost *cost)
 
 /* ---- the result ---- */
 
-/* Medians: a table that doubles just then is not what a peer costs. The mean of all shows it. */
+/* Medians: a table that happens to double is not the cost of a peer. The mean shows it. */
 static struct cost middle(const struct cost *cost, int count)
 {
 	double ns[SAMPLES], bytes[SAMPLES];
@@ -285,7 +276,7 @@ static struct cost middle(const struct cost *cost, int count)
 	return (struct cost){ median(ns, count), median(bytes, count) };
 }
 
-/* Round by round, then the median: a machine that is slow for some of them slows both sides of those. */
+/* Ratio per round, then the median: a machine that is slow for some rounds slows both sides of those. */
 static double time_ratio(const struct cost *early, const struct cost *late)
 {
 	double ratio[ROUNDS];
@@ -334,8 +325,8 @@ static void measure(struct result *result, int addresses, int fresh)
 	weft_engine *engine;
 	weft_queue *queue;
 
-	check(weft_open(&config, &engine), "weft_open");
-	check(weft_queue_open(engine, &queue), "weft_queue_open");
+	check(weft_engine_open(&config, &engine, NULL, 0), "weft_engine_open");
+	check(weft_queue_open(engine, WEFT_QUEUE_LISTEN, &queue), "weft_queue_open");
 	for (int i = 0, rounds = 0; rounds < ROUNDS; i++) {
 		int place = i - (result->peers - WINDOW / 2);
 		struct cost cost;
@@ -409,6 +400,6 @@ int main(int argc, char **argv)
 	addresses = start_helper(keep_hosts, A_HOST);
 	measure(&result, addresses, start_helper(keep_fresh, addresses));
 	report(&result, json);
-	/* Ten thousand goodbyes to the dead would only wait. */
+	/* Skips ten thousand goodbyes to dead peers, which would only wait. */
 	_exit(fflush(stdout) ? 1 : 0);
 }

@@ -1,8 +1,8 @@
 /*
- * piece: what an engine costs for each 64 KiB piece above the bare loop, over simulated NICs that take no
- * time and copy nothing. One process holds both sides and one thread drives; the receiving side is not
- * touched in the measured part. The work is counted, not timed, so that instructions under valgrind are the
- * same each time: scripts/piece-cost runs this with two lengths and takes the difference.
+ * piece: what an engine costs per 64 KiB piece above the bare loop, over simulated NICs that take no time and copy
+ * nothing. One process holds both sides and one thread drives them; the measured part does not touch the receiving
+ * side. The work is counted, not timed, so that valgrind's instruction counts repeat: scripts/piece-cost runs this with
+ * two lengths and takes the difference.
  */
 #include "fab.h"
 #include "sim/setup.h"
@@ -22,7 +22,7 @@ enum { SLOTS = 1024, EVENTS = 64, HOUR = 3600 };
 struct options {
 	const char *sim;
 	bool raw, json, call;
-	uint64_t pieces, page_bytes, pages, depth, workers; /* 0 workers: driven by this thread */
+	uint64_t pieces, page_bytes, pages, depth, workers; /* 0 workers: this thread drives */
 };
 
 struct pair {
@@ -52,38 +52,39 @@ static weft_engine *open_engine(uint32_t workers)
 	config.provider = "simfab";
 	config.flags = workers ? 0 : WEFT_MANUAL_PROGRESS;
 	config.max_workers = workers;
-	/* Under valgrind minutes pass and the far side is not driven: nothing is to be heard of it. */
+	/* Under valgrind minutes pass and the far side is not driven, so no heartbeat may expire. */
 	config.heartbeat_ns = config.peer_limit_ns = config.rail_limit_ns = HOUR * WEFT_SECOND;
 	config.timeout_ns = HOUR * WEFT_SECOND;
-	check(weft_open(&config, &engine), "weft_open");
+	check(weft_engine_open(&config, &engine, NULL, 0), "weft_engine_open");
 	return engine;
 }
 
 static void join(struct pair *pair, const struct options *options)
 {
 	static uint8_t blob[65536];
-	uint64_t deadline = fab_now_ns() + 60 * WEFT_SECOND;
+	uint64_t deadline = now_ns() + 60 * WEFT_SECOND;
 	struct weft_peer_info info = { 0 };
-	struct weft_info engine;
+	struct weft_engine_info engine;
 	struct weft_event event;
 	size_t bytes = sizeof blob;
 
-	check(weft_address(pair->far, blob, &bytes), "weft_address");
-	check(weft_peer_add(pair->near, blob, bytes, &pair->peer), "weft_peer_add");
+	check(weft_engine_address(pair->far, blob, &bytes), "weft_engine_address");
+	check(weft_peer_add(pair->near, blob, bytes, NULL, &pair->peer), "weft_peer_add");
 	bytes = sizeof blob;
 	check(weft_region_export(pair->far, pair->target, blob, &bytes), "weft_region_export");
 	check(weft_remote_import(pair->near, pair->peer, blob, bytes, &pair->to), "weft_remote_import");
-	check(weft_engine_info(pair->near, &engine), "weft_engine_info");
-	/* Every path, not only the first: what is left of opening must not be counted, and the far side rests
+	check(weft_engine_info(pair->near, &engine, sizeof(engine)), "weft_engine_info");
+	/* Waits for every path, not only the first: the rest of opening must not be counted, and the far side rests
 	 * later. */
 	for (uint64_t turn = 0; info.paths < engine.rails || turn < 20000; turn++) {
 		if (!options->workers)
-			weft_progress(pair->near);
-		weft_progress(pair->far);
-		while (weft_queue_poll(pair->queue, &event, 1) > 0 || weft_queue_poll(pair->far_queue, &event, 1) > 0)
+			weft_engine_progress(pair->near);
+		weft_engine_progress(pair->far);
+		while (weft_queue_poll(pair->queue, &event, sizeof(event), 1) > 0 ||
+		       weft_queue_poll(pair->far_queue, &event, sizeof(event), 1) > 0)
 			weft_event_release(&event);
-		check(weft_peer_info(pair->near, pair->peer, &info), "weft_peer_info");
-		check(fab_now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for the peer");
+		check(weft_peer_info(pair->near, pair->peer, &info, sizeof(info)), "weft_peer_info");
+		check(now_ns() > deadline ? -ETIMEDOUT : 0, "waiting for the peer");
 	}
 }
 
@@ -95,8 +96,8 @@ static void open_pair(struct pair *pair, const struct options *options)
 		check(-ENOMEM, "memory");
 	pair->near = open_engine((uint32_t)options->workers);
 	pair->far = open_engine(0);
-	check(weft_queue_open(pair->near, &pair->queue), "weft_queue_open");
-	check(weft_queue_open(pair->far, &pair->far_queue), "weft_queue_open");
+	check(weft_queue_open(pair->near, WEFT_QUEUE_LISTEN, &pair->queue), "weft_queue_open");
+	check(weft_queue_open(pair->far, WEFT_QUEUE_LISTEN, &pair->far_queue), "weft_queue_open");
 	check(weft_region_register(pair->near, pair->memory, pair->bytes, 0, &pair->from), "register");
 	check(
 	    weft_region_register(pair->far, pair->memory + pair->bytes, pair->bytes, WEFT_REMOTE_WRITE, &pair->target),
@@ -106,19 +107,21 @@ static void open_pair(struct pair *pair, const struct options *options)
 
 static void close_pair(struct pair *pair)
 {
-	check(weft_close(pair->near), "weft_close");
-	check(weft_close(pair->far), "weft_close");
+	check(weft_engine_close(pair->near), "weft_engine_close");
+	check(weft_engine_close(pair->far), "weft_engine_close");
 	munmap(pair->memory, 2 * pair->bytes);
 }
 
 /* Returns ns from the first submission to the last end taken. */
 static uint64_t run_weft(struct pair *pair, const struct options *options, uint64_t transfers)
 {
-	uint64_t submitted = 0, ended = 0, start = fab_now_ns();
-	struct weft_op op = { .queue = pair->queue };
-	struct weft_pages pages = {
-		.page_bytes = options->page_bytes, .count = options->pages, .from = pair->from, .to = pair->to
-	};
+	uint64_t submitted = 0, ended = 0, start = now_ns();
+	struct weft_op op = { .size = sizeof(op), .queue = pair->queue };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = options->page_bytes,
+					  .count = options->pages,
+					  .from = pair->from,
+					  .to = pair->to };
 	struct weft_event event[EVENTS];
 
 	while (ended < transfers) {
@@ -131,9 +134,10 @@ static uint64_t run_weft(struct pair *pair, const struct options *options, uint6
 			submitted++;
 		}
 		if (!options->workers)
-			weft_progress(pair->near);
-		int got = options->workers ? weft_queue_wait(pair->queue, event, EVENTS, WEFT_MILLISECOND)
-					   : weft_queue_poll(pair->queue, event, EVENTS);
+			weft_engine_progress(pair->near);
+		int got = options->workers
+			      ? weft_queue_wait(pair->queue, event, sizeof(*event), EVENTS, WEFT_MILLISECOND)
+			      : weft_queue_poll(pair->queue, event, sizeof(*event), EVENTS);
 		check(got, "weft_queue_poll");
 		for (int i = 0; i < got; i++) {
 			ended += event[i].type == WEFT_EVENT_END;
@@ -141,10 +145,10 @@ static uint64_t run_weft(struct pair *pair, const struct options *options, uint6
 			weft_event_release(&event[i]);
 		}
 	}
-	return fab_now_ns() - start;
+	return now_ns() - start;
 }
 
-/* What scripts/piece-cost counts: these two and what they call, nothing of opening and closing. */
+/* scripts/piece-cost counts these two functions and what they call, nothing of opening and closing. */
 __attribute__((noinline)) static uint64_t counted_weft(struct pair *pair, const struct options *options)
 {
 	return run_weft(pair, options, options->pieces / options->pages);
@@ -152,11 +156,11 @@ __attribute__((noinline)) static uint64_t counted_weft(struct pair *pair, const 
 
 __attribute__((noinline)) static uint64_t counted_raw(struct fab_load *load)
 {
-	uint64_t start = fab_now_ns();
+	uint64_t start = now_ns();
 
 	while (load->left || fab_busy(load->fab))
 		fab_turn(load);
-	return fab_now_ns() - start;
+	return now_ns() - start;
 }
 
 static uint64_t measure_weft(const struct options *options, uint32_t *from, uint32_t *to)
@@ -197,38 +201,39 @@ static uint64_t measure_raw(const struct options *options, uint32_t *from, uint3
 	return ns;
 }
 
-/* A 64-byte message there and back, both sides driven here in turn: nothing is ever waited for. */
+/* Sends a 64-byte message there and back, driving both sides in turn: nothing ever waits. */
 static uint64_t run_calls(struct pair *pair, uint64_t calls)
 {
-	uint64_t start = fab_now_ns();
-	struct weft_op op = { .queue = pair->queue };
+	uint64_t start = now_ns();
+	struct weft_op op = { .size = sizeof(op), .queue = pair->queue };
 	struct weft_event event;
 	char data[64] = { 0 };
 
 	for (uint64_t i = 0; i < calls; i++) {
 		check(weft_call(pair->near, pair->peer, i, data, sizeof data, &op, NULL), "weft_call");
 		for (bool ended = false; !ended;) {
-			weft_progress(pair->near);
-			weft_progress(pair->far);
-			while (weft_queue_poll(pair->far_queue, &event, 1) > 0) {
+			weft_engine_progress(pair->near);
+			weft_engine_progress(pair->far);
+			while (weft_queue_poll(pair->far_queue, &event, sizeof(event), 1) > 0) {
 				if (event.type == WEFT_EVENT_CALL)
-					check(weft_reply(pair->far, event.peer, event.call, 0, event.data, event.bytes),
+					check(weft_reply(pair->far, event.peer, event.call, 0, event.data, event.bytes,
+							 NULL, NULL),
 					      "weft_reply");
 				weft_event_release(&event);
 			}
-			weft_progress(pair->far);
-			weft_progress(pair->near);
-			while (weft_queue_poll(pair->queue, &event, 1) > 0) {
+			weft_engine_progress(pair->far);
+			weft_engine_progress(pair->near);
+			while (weft_queue_poll(pair->queue, &event, sizeof(event), 1) > 0) {
 				ended |= event.type == WEFT_EVENT_REPLY;
 				check(event.type == WEFT_EVENT_REPLY ? event.status : 0, "a call");
 				weft_event_release(&event);
 			}
 		}
 	}
-	return fab_now_ns() - start;
+	return now_ns() - start;
 }
 
-/* What of them is counted under valgrind, as with pieces. */
+/* The part that is counted under valgrind, as with pieces. */
 __attribute__((noinline)) static uint64_t counted_calls(struct pair *pair, uint64_t calls)
 {
 	return run_calls(pair, calls);
@@ -263,7 +268,7 @@ static uint64_t measure_raw_calls(const struct options *options)
 		fab_receive(&near, i);
 		fab_receive(&far, i);
 	}
-	start = fab_now_ns();
+	start = now_ns();
 	for (uint64_t i = 0; i < options->pieces; i++) {
 		fab_send(&near, 64);
 		while ((slot = fab_arrived(&far)) < 0)
@@ -274,7 +279,7 @@ static uint64_t measure_raw_calls(const struct options *options)
 			;
 		fab_receive(&near, (unsigned)slot);
 	}
-	start = fab_now_ns() - start;
+	start = now_ns() - start;
 	fab_close(&near);
 	fab_close(&far);
 	return start;

@@ -1,7 +1,7 @@
 /*
- * raw: moves pages to another process through libfabric with no engine between, one thread a side: the limit
- * an engine is compared with. An operation counts when it has been delivered, as weft counts it. Every result
- * names what it used; what ran over the simulator says "simulated".
+ * raw: moves pages to another process through libfabric with no engine between, one thread per side: the limit that an
+ * engine is compared with. An operation counts when it has been delivered, as weft counts it. Every result names what
+ * it used; results over the simulator say "simulated".
  */
 #include "fab.h"
 #include "raw.h"
@@ -37,7 +37,7 @@ static const char usage[] =
     "  --pin A,B          run the sides on these cores\n"
     "  --json             one JSON object\n";
 
-/* In flight by bytes and operations: what measured best on loopback (docs/PERFORMANCE.md). */
+/* Depth in bytes and operations that measured best on loopback (docs/lab/performance-steps.md). */
 static unsigned tuned_depth(const struct raw_options *options)
 {
 	uint64_t bytes = !strcmp(options->provider, "tcp") ? 4 << 20 : 2 << 20;
@@ -140,9 +140,9 @@ static int parse(int argc, char **argv, struct raw_options *options)
 
 void raw_side(const struct raw_options *options, int side)
 {
-	/* No loop here is without end, but what stands between us and the NIC may be. */
+	/* Every loop here ends, but a call into libfabric or the kernel may not. */
 	alarm((unsigned)options->seconds + 60);
-	prctl(PR_SET_TIMERSLACK, 1000); /* a sleep of 20 us is not one of 70 */
+	prctl(PR_SET_TIMERSLACK, 1000); /* keeps a sleep of 20 us from taking 70 */
 	if (options->pin[side] >= 0) {
 		cpu_set_t set;
 
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
 	}
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
 		return perror("socketpair"), 1;
-	pid_t child = fork(); /* before libfabric: it does not live through one */
+	pid_t child = fork(); /* before libfabric, which does not survive a fork */
 	if (child < 0)
 		return perror("fork"), 1;
 	if (child == 0) {

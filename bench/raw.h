@@ -1,4 +1,4 @@
-/* raw: what it was asked to do, what came of it, and the two sides. */
+/* raw: its options, its result, and its two sides. */
 #ifndef BENCH_RAW_H
 #define BENCH_RAW_H
 
@@ -11,7 +11,7 @@ struct raw_options {
 	size_t page_bytes, region_bytes;
 	unsigned depth, batch, iovs;
 	double seconds;
-	int pin[2]; /* -1: wherever */
+	int pin[2]; /* -1: not pinned */
 	bool pingpong, json, waits, adjacent, manual;
 };
 
@@ -19,13 +19,13 @@ struct raw_result {
 	char provider[32];
 	int rails;
 	uint64_t pages, bytes;
-	double seconds, line_bps, p50_us, p99_us, cpu_s; /* of both sides, while measured */
+	double seconds, line_bps, p50_us, p99_us, cpu_s; /* of both sides, during the measurement */
 	bool verified;
 };
 
-/* Each runs in a process of its own, with one end of a socket pair; both end the process on failure. */
+/* Each runs in a process of its own, with one end of a socket pair. Both end the process on failure. */
 void raw_drive(const struct raw_options *options, int fd, struct raw_result *ret_result);
 void raw_target(const struct raw_options *options, int fd);
-void raw_side(const struct raw_options *options, int side); /* which core, and a limit on time */
+void raw_side(const struct raw_options *options, int side); /* sets its core, and a time limit */
 
 #endif

@@ -1,4 +1,4 @@
-/* raw's two sides: the one that writes and measures, and the one that is written to and checks. */
+/* raw's two sides: one writes and measures, the other is written to and checks. */
 #include "raw.h"
 #include "fab.h"
 
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define WARM_NS UINT64_C(200000000)
-/* Two sides that both sleep when the other is late keep each other late: a round trip needs patience. */
+/* Two sides that both sleep when the other is late keep each other late: a round trip spins longer before it sleeps. */
 #define PATIENT_NS UINT64_C(2000000)
 enum { LOOK = 64, SAMPLES = 1 << 20 };
 
@@ -20,7 +20,7 @@ struct side {
 	uint32_t *from, *to; /* page k goes from from[k] to to[k], in this order, over and over */
 };
 
-/* What the target says at the end. */
+/* The target's report at the end. */
 struct verdict {
 	uint64_t wrong, cpu_ns;
 	bool checked;
@@ -97,10 +97,10 @@ static void close_side(struct side *side)
 	free(side->to);
 }
 
-/* From nothing in flight to nothing in flight, so that every page posted was delivered. Returns ns. */
+/* Measures from nothing in flight to nothing in flight, so that every posted page was delivered. Returns ns. */
 static uint64_t run_pages(struct fab_load *load, uint64_t duration_ns)
 {
-	uint64_t start = fab_now_ns(), seen = 0;
+	uint64_t start = now_ns(), seen = 0;
 	struct fab_idle idle = { 0 };
 
 	load->posted = 0;
@@ -113,13 +113,13 @@ static uint64_t run_pages(struct fab_load *load, uint64_t duration_ns)
 		if (seen < LOOK && idle.turns < LOOK)
 			continue;
 		seen = 0;
-		if (fab_now_ns() - start >= duration_ns)
+		if (now_ns() - start >= duration_ns)
 			break;
 	}
 	load->left = 0;
 	while (fab_busy(load->fab))
 		fab_rest(load->fab, &idle, !fab_turn(load));
-	return fab_now_ns() - start;
+	return now_ns() - start;
 }
 
 static void drive_pages(struct side *side, int fd, struct raw_result *result)
@@ -135,16 +135,16 @@ static void drive_pages(struct side *side, int fd, struct raw_result *result)
 				 .batch = options->batch,
 				 .iovs = options->iovs };
 
-	/* No more than half of it waits for its batch, or the rail runs dry. */
+	/* At most half of the depth waits for its batch, or the rail runs dry. */
 	if (load.batch > (load.depth + 1) / 2)
 		load.batch = (load.depth + 1) / 2;
 	fab_warm(&load);
 	run_pages(&load, WARM_NS);
 	load.next = 0; /* the marks are checked from the first page on */
 	tell(fd, "", 1);
-	uint64_t cpu = fab_cpu_ns();
+	uint64_t cpu = cpu_ns();
 	result->seconds = (double)run_pages(&load, (uint64_t)(options->seconds * 1e9)) / 1e9;
-	result->cpu_s = (double)(fab_cpu_ns() - cpu) / 1e9;
+	result->cpu_s = (double)(cpu_ns() - cpu) / 1e9;
 	result->pages = load.posted;
 	result->bytes = result->pages * options->page_bytes;
 }
@@ -160,7 +160,7 @@ static void drive_pingpong(struct side *side, struct raw_result *result)
 {
 	const struct raw_options *options = side->options;
 	uint32_t *samples = malloc(SAMPLES * sizeof *samples);
-	uint64_t before = fab_now_ns(), now = before, warm = before + WARM_NS, count = 0;
+	uint64_t before = now_ns(), now = before, warm = before + WARM_NS, count = 0;
 	uint64_t end = warm + (uint64_t)(options->seconds * 1e9);
 	struct fab_idle idle = { .spin_ns = PATIENT_NS };
 	int slot = -1;
@@ -174,7 +174,7 @@ static void drive_pingpong(struct side *side, struct raw_result *result)
 		while ((slot = fab_arrived(&side->fab)) < 0)
 			fab_rest(&side->fab, &idle, true);
 		idle.turns = 0;
-		now = fab_now_ns();
+		now = now_ns();
 		if (before >= warm)
 			samples[count++] = now - before > UINT32_MAX ? UINT32_MAX : (uint32_t)(now - before);
 		before = now;
@@ -216,8 +216,7 @@ void raw_drive(const struct raw_options *options, int fd, struct raw_result *res
 	free(side);
 }
 
-/* Each place is always written from the same page, so its marks are known; only the first lap may be short.
- */
+/* Each place is always written from the same page, so its marks are known; only the first lap may be incomplete. */
 static uint64_t count_wrong(struct side *side, uint64_t pages)
 {
 	uint64_t step = side->options->page_bytes, wrong = 0;
@@ -231,7 +230,7 @@ static uint64_t count_wrong(struct side *side, uint64_t pages)
 	return wrong;
 }
 
-/* Serves until there is something to hear. */
+/* Serves until a message arrives. */
 static void attend(struct side *side, int fd)
 {
 	struct fab_idle idle = { .spin_ns = side->options->pingpong ? PATIENT_NS : 0 };
@@ -264,12 +263,12 @@ void raw_target(const struct raw_options *options, int fd)
 	if (!options->pingpong) {
 		attend(side, fd); /* the warm-up */
 		hear(fd, &start, 1);
-		cpu = fab_cpu_ns();
+		cpu = cpu_ns();
 	}
 	attend(side, fd);
 	hear(fd, &pages, sizeof pages);
-	verdict.cpu_ns = fab_cpu_ns() - cpu;
-	/* Simulated NICs that copy nothing, or only edges, have nothing to show. */
+	verdict.cpu_ns = cpu_ns() - cpu;
+	/* Simulated NICs that copy nothing, or only edges, leave nothing to check. */
 	verdict.checked = !options->pingpong && options->page_bytes >= 8 && !options->sim;
 	if (verdict.checked)
 		verdict.wrong = count_wrong(side, pages);

@@ -1,12 +1,12 @@
 /*
- * What submitting costs the caller: a paged write of one page and one of 100,000, over shared memory between
- * two processes. Submitting is promised to be O(1) but for copying the indices, which are the caller's again
- * at once; so the copy is measured by itself and taken off. Nothing here passes or fails.
+ * What submitting costs the caller: a paged write of one page and one of 100,000, over shared memory between two
+ * processes. Submitting is promised to be O(1) apart from copying the indices, which the caller may reuse at once; so
+ * the copy is measured separately and subtracted. Nothing here passes or fails.
  *
- * What is left is small against what is taken off, so both are measured alike: processor time of the calling
- * thread, in turn, the lists just looked at, as by a caller who made them, the memory they go to last read by
- * another thread, as the engine's is by its worker, and that worker asleep. The copy is the faster one of
- * memcpy() and a loop. The difference is taken round by round; medians.
+ * The rest is small against the copy, so both are measured alike: CPU time of the calling thread, in turn; the lists
+ * recently read, as by a caller that made them; the destination last read by another thread, as the engine's memory is
+ * by its worker; and that worker asleep. The copy is the faster one of memcpy() and a loop. The difference is taken per
+ * round; results are medians.
  *
  * usage: submit [--json] [--pages N] [--rounds N] [--transfers N]
  */
@@ -33,16 +33,8 @@ struct setup {
 	weft_region region;
 	weft_remote remote;
 	uint32_t *from, *to, *copy;
-	sem_t copied, read; /* for and from who reads the copy */
+	sem_t copied, read; /* to and from the thread that reads the copy */
 };
-
-static uint64_t cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * WEFT_SECOND + (uint64_t)ts.tv_nsec;
-}
 
 static int by_size(const void *a, const void *b)
 {
@@ -57,7 +49,7 @@ static int64_t median(int64_t *sample, int count)
 	return sample[count / 2];
 }
 
-/* Neighbours: the transfer itself, which is not what is measured, is then soon over. */
+/* Neighbouring pages: the transfer itself, which is not measured, then ends soon. */
 static void fill(uint32_t *index, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -73,7 +65,7 @@ static void look_at(const uint32_t *index, uint64_t count)
 	__asm__ volatile("" : : "r"(sum));
 }
 
-/* The same before every sample: the worker goes to sleep, the lists are looked at. */
+/* The same state before every sample: the worker goes to sleep, and the lists are read. */
 static void prepare(struct setup *setup)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -81,28 +73,29 @@ static void prepare(struct setup *setup)
 	look_at(setup->to, setup->pages);
 }
 
-/* One write: what the call cost, after which its end is waited for. */
+/* Submits one write, measures the call, then waits for its end. */
 static int submit(struct setup *setup, uint32_t count, int64_t *ret_ns)
 {
-	struct weft_pages pages = { .page_bytes = PAGE,
-				    .count = count,
-				    .from = setup->region,
-				    .from_index = setup->from,
-				    .to = setup->remote,
-				    .to_index = setup->to };
-	struct weft_op op = { .queue = setup->queue, .tag = 1 };
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = PAGE,
+					  .count = count,
+					  .from = setup->region,
+					  .from_index = setup->from,
+					  .to = setup->remote,
+					  .to_index = setup->to };
+	struct weft_op op = { .size = sizeof(op), .queue = setup->queue, .tag = 1 };
 	struct weft_event event;
 	uint64_t before;
 	int error;
 
 	prepare(setup);
-	before = cpu_ns();
+	before = thread_cpu_ns();
 	error = weft_write_pages(setup->engine, &pages, &op, NULL);
-	*ret_ns = (int64_t)(cpu_ns() - before);
+	*ret_ns = (int64_t)(thread_cpu_ns() - before);
 	if (error)
 		return error;
 	do {
-		int got = weft_queue_wait(setup->queue, &event, 1, 20 * WEFT_SECOND);
+		int got = weft_queue_wait(setup->queue, &event, sizeof(event), 1, 20 * WEFT_SECOND);
 
 		if (got != 1)
 			return got < 0 ? got : -ETIMEDOUT;
@@ -112,7 +105,7 @@ static int submit(struct setup *setup, uint32_t count, int64_t *ret_ns)
 	return error;
 }
 
-/* The thread that reads what was copied, in place of a worker. */
+/* The thread that reads the copy, in place of a worker. */
 static void *read_copies(void *argument)
 {
 	struct setup *setup = argument;
@@ -126,7 +119,7 @@ static void *read_copies(void *argument)
 	return NULL;
 }
 
-/* A loop as the engine's, less its check: some processors are slower at memcpy() for such sizes. */
+/* A loop like the engine's, without its check: on some CPUs memcpy() is slower for such sizes. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&              \
     !defined(__SANITIZE_THREAD__)
 __attribute__((target_clones("avx2", "default"), optimize("no-tree-loop-distribute-patterns")))
@@ -146,7 +139,7 @@ static int64_t copy_indices(struct setup *setup, bool loop)
 	int64_t cost;
 
 	prepare(setup);
-	before = cpu_ns();
+	before = thread_cpu_ns();
 	if (loop) {
 		copy_by_loop(setup->copy, setup->from, setup->pages);
 		copy_by_loop(second, setup->to, setup->pages);
@@ -155,7 +148,7 @@ static int64_t copy_indices(struct setup *setup, bool loop)
 		memcpy(second, setup->to, bytes);
 	}
 	__asm__ volatile("" : : "r"(setup->copy) : "memory");
-	cost = (int64_t)(cpu_ns() - before);
+	cost = (int64_t)(thread_cpu_ns() - before);
 	sem_post(&setup->copied);
 	while (sem_wait(&setup->read))
 		;
@@ -168,7 +161,7 @@ struct result {
 
 struct samples {
 	int64_t one[ROUNDS_MAX], many[ROUNDS_MAX];
-	int64_t copy[2][ROUNDS_MAX], rest[2][ROUNDS_MAX]; /* by memcpy(), by a loop: in every other round */
+	int64_t copy[2][ROUNDS_MAX], rest[2][ROUNDS_MAX]; /* by memcpy() and by a loop, in alternating rounds */
 };
 
 static void sum_up(struct samples *samples, int rounds, struct result *result)
@@ -182,8 +175,8 @@ static void sum_up(struct samples *samples, int rounds, struct result *result)
 	result->rest_ns = median(samples->rest[result->loop_ns < result->memcpy_ns], half);
 }
 
-/* Each is done twice a round and measured the second time, so that where it writes to was last written to as
- * long ago for the call as for the copy: one large transfer. */
+/* Each is done twice per round and measured the second time, so that the destination was last written equally long
+ * ago for the call and for the copy: one large transfer. */
 static int measure(struct setup *setup, struct result *result)
 {
 	static struct samples samples;
@@ -234,7 +227,7 @@ static int open_here(struct setup *setup, const struct weft_config *config, stru
 {
 	uint64_t bytes = (uint64_t)setup->pages * PAGE;
 	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	pthread_t reader; /* until the process ends */
+	pthread_t reader; /* lives until the process ends */
 	weft_peer peer;
 	int error;
 
@@ -249,7 +242,8 @@ static int open_here(struct setup *setup, const struct weft_config *config, stru
 		return -error;
 	fill(setup->from, setup->pages);
 	fill(setup->to, setup->pages);
-	if ((error = weft_open(config, &setup->engine)) || (error = weft_queue_open(setup->engine, &setup->queue)) ||
+	if ((error = weft_engine_open(config, &setup->engine, NULL, 0)) ||
+	    (error = weft_queue_open(setup->engine, WEFT_QUEUE_LISTEN, &setup->queue)) ||
 	    (error = weft_region_register(setup->engine, memory, bytes, 0, &setup->region)))
 		return error;
 	return other_connect(other, setup->engine, setup->queue, &peer, &setup->remote);
@@ -293,7 +287,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "submit: %s\n", weft_strerror(error));
 	else
 		report(&setup, &result, json);
-	weft_close(setup.engine);
+	weft_engine_close(setup.engine);
 	other_stop(&other);
 	return error ? 1 : 0;
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares weft with bare libfabric, UCX, MPI, iperf3 and memcpy on this machine.
 
-Rounds are interleaved (A B C A B C …), so that what else the machine does falls on all of them; a ratio is the median
-of the rounds' ratios, of which a latency has three times as many. With root everything runs in a network namespace of its
+Rounds are interleaved (A B C A B C …), so that other load on the machine affects all of them alike. A ratio is the median
+of the rounds' ratios; latencies take three times as many rounds. With root everything runs in a network namespace of its
 own with cubic on its loopback. Figures over simulated NICs are called simulated. Figures count delivered bytes; latencies
 are round trips.
 
@@ -27,7 +27,7 @@ NAMES = {64: "64 B", 4096: "4 KiB", 16384: "16 KiB", 65536: "64 KiB", 1 << 20: "
 
 
 class Case:
-    """One thing measured: weft in one or more ways (the best counts) against others, each with a goal or none."""
+    """One comparison: weft in one or more ways (the best counts) against others, each with a goal or none."""
 
     def __init__(self, measure, provider, size, unit, weft, others):
         self.measure, self.provider, self.size, self.unit = measure, provider, size, unit
@@ -104,7 +104,7 @@ def simulated_case(kit, size, workers, goal, *shape):
 
 
 def one_process_case(kit, size, goal):
-    """Both ends in one process and one thread, the far one untouched: what a core drives when it has it for itself."""
+    """Both ends in one process and one thread, the far end untouched: what an undisturbed core can drive."""
     weft = lambda: kit.piece(P5, size, "--depth", "32")["gbps"]  # noqa: E731
     raw = lambda: kit.piece(P5, size, "--raw")["gbps"]  # noqa: E731
     return Case("paged, one thread", P5, size, "Gbit/s", {"manual": weft}, {"line rate": (lambda: 3200.0, goal), "raw": (raw, None)})
@@ -125,8 +125,8 @@ def cases(kit, quick):
     yield one_process_case(kit, 65536, 0.971)
     yield simulated_case(kit, 65536, 1, 0.971)
     if not quick:
-        # Two workers and the thread that submits share two cores: two gigabytes in flight (32 operations, as by default)
-        # outlast its wait for one.
+        # Two workers and the submitting thread share two cores: two gigabytes in flight (32 operations, the default) outlast
+        # the thread's wait for a core.
         yield simulated_case(kit, 16384, 2, 0.90, "--pages", "4096")
 
 
@@ -135,7 +135,7 @@ def absent(kit, name):
 
 
 def measure(case, kit, rounds):
-    """Samples by contender, interleaved. What fails is said and counts as no sample."""
+    """Samples by contender, interleaved. A run that fails is reported and gives no sample."""
     rounds *= LATENCY if case.unit == "us" else 1
     contenders = [("weft " + way, run) for way, run in case.weft.items()]
     contenders += [(name, run) for name, (run, _) in case.others.items() if not absent(kit, name)]
@@ -156,13 +156,13 @@ def middle(values):
 
 
 def best_of(case, values):
-    """The best, of latencies the lower quartile: where cores share a cache for a moment, the least is that moment's."""
+    """The best sample; for latencies the lower quartile, because the minimum only shows when cores shared a cache."""
     known = sorted(value for value in values if value is not None)
     return known[len(known) // 4] if case.unit == "us" else known[-1]
 
 
 def verdict(case, goal, ratio, top):
-    """True or False when the median of the rounds and the best of them agree; else None: the machine was too busy."""
+    """True or False if the median and the best of the rounds agree; None if not: the machine was too busy."""
     if goal is None:
         return None
     said = {value <= goal if case.unit == "us" else value >= goal for value in (ratio, top)}
@@ -170,13 +170,13 @@ def verdict(case, goal, ratio, top):
 
 
 def judge(case, kit, samples):
-    """One result for each other contender."""
+    """Yields one result per other contender."""
     ways = {way: samples["weft " + way] for way in case.weft}
     usable = [way for way in ways if middle(ways[way]) is not None]
     if not usable:
         return
     pick = min if case.unit == "us" else max
-    # A round trip on a busy machine is either undisturbed or not one.
+    # On a busy machine a disturbed round trip says nothing: compare the best ones.
     value = best_of if case.unit == "us" else lambda _, values: middle(values)
     best = pick(usable, key=lambda way: value(case, ways[way]))
     mine = ways[best]
@@ -208,7 +208,7 @@ def show(result):
 
 
 def enter_namespace():
-    """Cubic on a loopback of our own: the host's default may pace. Returns what it is."""
+    """Uses cubic on a loopback of its own, since the host's default may pace. Returns the algorithm in use."""
     if os.environ.get(INSIDE):
         return os.environ[INSIDE]
     with open("/proc/sys/net/ipv4/tcp_congestion_control") as file:
@@ -264,9 +264,9 @@ def main():
     if options.svg:
         compare_plot.draw(options.svg, results, facts)
     if not options.json:
-        print("\nload %.1f at the end; %d of %d goals met, %d unclear. Gbit/s delivered, us a round trip; ratio is weft / other: the "
-              "median of %d rounds\n(a latency: of %d); best is the ratio of the best rounds, of latencies "
-              "the lower quartiles.\nSimulated figures are of modelled NICs." %
+        print("\nload %.1f at the end; %d of %d goals met, %d unclear. Gbit/s delivered, us per round trip; ratio is weft / other: the "
+              "median of %d rounds\n(latencies: %d); best is the ratio of the best rounds (latencies: of "
+              "the lower quartiles).\nSimulated figures are of modelled NICs." %
               (os.getloadavg()[0], sum(r["met"] is True for r in results), sum(r["goal"] is not None for r in results),
                sum(r["goal"] is not None and r["met"] is None for r in results),
                rounds, rounds * LATENCY))

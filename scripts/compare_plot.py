@@ -1,4 +1,4 @@
-"""Draws what scripts/compare.py measured: a row for each comparison, its ratio on a logarithmic scale."""
+"""Draws what scripts/compare.py measured: one row per comparison, its ratio on a logarithmic scale."""
 import math
 from html import escape
 
@@ -9,7 +9,7 @@ GOOD, BAD, PLAIN = "#1a7f37", "#b3261e", "#57606a"
 
 
 def place(ratio):
-    """Where a ratio is, in pixels from the left edge."""
+    """Position of a ratio, in pixels from the left edge."""
     clipped = min(max(ratio, LEAST), MOST)
     return LEFT + WIDTH * (math.log(clipped) - math.log(LEAST)) / (math.log(MOST) - math.log(LEAST))
 

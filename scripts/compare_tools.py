@@ -1,4 +1,4 @@
-"""What scripts/compare.py compares: how each tool is run and what is read from its output. Every run is bounded."""
+"""The tools that scripts/compare.py compares: how to run each and how to read its output. Every run is bounded in time."""
 import json
 import os
 import shutil
@@ -15,7 +15,7 @@ class Failed(Exception):
 
 
 def run(command, env=None, limit=LIMIT_S):
-    """Standard output of a command that must succeed in time."""
+    """Returns the standard output of a command that must succeed in time."""
     full = dict(os.environ, **env) if env else None
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=full)
@@ -38,7 +38,7 @@ def next_port():
 
 
 def served(server, client, env=None):
-    """A client's output while its server runs; the server is ended by its own id."""
+    """Returns a client's output while its server runs; ends the server by its process id."""
     full = dict(os.environ, **env) if env else None
     child = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=full)
     try:
@@ -59,7 +59,7 @@ def served(server, client, env=None):
 
 
 class Tools:
-    """One method a tool; each returns a dictionary with gbps, or p50_us and p99_us."""
+    """One method per tool; each returns a dictionary with gbps, or p50_us and p99_us."""
 
     def __init__(self, build, seconds):
         self.build, self.seconds = build, seconds
@@ -75,7 +75,7 @@ class Tools:
             self.missing[name] = "%s (apt-get install %s)" % (program, package)
 
     def once(self, *key):
-        """Runs a method once a round: one run gives several quantiles."""
+        """Runs a method once per round: one run gives several quantiles."""
         at = (self.round,) + key
         if at not in self.kept:
             self.kept[at] = getattr(self, key[0])(*key[1:])
@@ -118,7 +118,7 @@ class Tools:
         common = ["ucx_perftest", "-p", next_port()]
         text = served(common, common + ["127.0.0.1", "-t", test, "-s", str(size), "-n", count, "-w", "100", "-f", "-v"], env)
         line = text.strip().splitlines()[-1].split(",")
-        # Its latencies are one way; its megabytes are of 1048576 bytes.
+        # UCX reports one-way latencies, and megabytes of 1048576 bytes.
         return {"gbps": float(line[5]) * 1048576 * 8 / 1e9, "p50_us": 2 * float(line[1]), "p99_us": None}
 
     def mpi(self, provider, size):
@@ -160,7 +160,7 @@ def read_first(path, key=None):
 
 
 def machine(build, congestion):
-    """What the figures stand on."""
+    """Facts about the machine and the software that the figures depend on."""
     fabric = (first_line(["fi_info", "--version"]) or "unknown").replace("fi_info:", "libfabric")
     return {"cpu": read_first("/proc/cpuinfo", "model name"), "cores": os.cpu_count(),
             "kernel": os.uname().release, "load": os.getloadavg()[0], "libfabric": fabric,
