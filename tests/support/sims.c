@@ -125,6 +125,11 @@ void sims_in_time(uint64_t limit_ns)
 	assert_true(now_ns() < limit_ns);
 }
 
+void sims_cpu_in_time(uint64_t limit_ns)
+{
+	assert_true(thread_cpu_ns() < limit_ns);
+}
+
 static bool take(weft_queue *queue, enum weft_event_type type, struct weft_event *event)
 {
 	while (weft_queue_poll(queue, event, sizeof(*event), 1) == 1) {

@@ -44,13 +44,15 @@ void sim_mend(int fault);                                                   /* -
 /* Gives each engine without a thread a turn. */
 void sims_turn(struct sim *const *sims, uint32_t count);
 void sims_in_time(uint64_t limit_ns);
-/* Gives turns until the condition holds, up to a limit that only a failure reaches. */
+void sims_cpu_in_time(uint64_t limit_ns); /* the same, by thread_cpu_ns() */
+/* Gives turns until the condition holds, up to a limit that only a failure reaches: of this thread's CPU time, which turns use
+ * up and a full machine does not. */
 #define SIMS_UNTIL(sims, count, holds)                                                                                 \
 	do {                                                                                                           \
-		uint64_t until_ns = now_ns() + LIMIT;                                                                  \
+		uint64_t until_ns = thread_cpu_ns() + LIMIT;                                                           \
                                                                                                                        \
 		while (!(holds)) {                                                                                     \
-			sims_in_time(until_ns);                                                                        \
+			sims_cpu_in_time(until_ns);                                                                    \
 			sims_turn(sims, count);                                                                        \
 		}                                                                                                      \
 	} while (0)
