@@ -246,8 +246,8 @@ int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32
 int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, const char *near,
 			      weft_region *ret_region);
 /* Peers' operations on it fail from now on; the memory is the caller's alone again. Over tcp, and where RDMA is emulated (efa),
- * peers are asked to leave it first, which takes as long as they answer: 0.5 s for one that hangs, 10 s at most. -EBUSY: our own
- * operations use it. -ENOENT: no such region. -ETIMEDOUT: as for registering. */
+ * peers are asked to leave it first, which takes as long as they answer: 0.5 s for one that hangs, over efa up to 5 s, and 10 s
+ * for all. -EBUSY: our own operations use it. -ENOENT: no such region. -ETIMEDOUT: as for registering. */
 int weft_region_close(weft_engine *engine, weft_region region);
 /* The descriptor for peers: base, length, access, incarnation, a key per rail or per part on it. *bytes as for
  * weft_engine_address(). -ENOBUFS, -ENOENT: no such region. */

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #define LIMIT_NS  (10 * WF_S)   /* all peers together */
-#define SILENT_NS (500 * WF_MS) /* one peer's answer */
+#define SILENT_NS (500 * WF_MS) /* one peer's answer, where dead keys kill nobody */
 #define AGAIN_NS  WF_MS         /* until a busy peer is asked again, and between two looks at who is still up */
 
 enum state { TO_ASK, ASKED, LEFT };
@@ -33,24 +33,36 @@ struct withdrawal {
 	struct weft_engine *engine;
 	weft_region region;
 	pthread_cond_t answered;
+	uint64_t patience_ns; /* one peer's answer */
 	uint32_t count, room;
 	struct asked *asked; /* under the engine's lock */
 };
 
 /* ---- whom to ask ---- */
 
-static bool must_ask(const struct weft_engine *engine, bool *ret_everybody)
+static bool must_ask(const struct weft_engine *engine, bool *ret_everybody, bool *ret_kills)
 {
 	bool must = false;
 
-	*ret_everybody = false;
+	*ret_everybody = *ret_kills = false;
 	for (uint32_t i = 0; i < engine->rails; i++) {
 		const struct wf_rail_limits *limits = &engine->seat[i]->limits;
 
+		*ret_kills |= limits->dead_keys_kill;
 		must |= limits->dead_keys_kill || limits->outlives_keys;
 		*ret_everybody |= limits->emulated || limits->outlives_keys;
 	}
 	return must;
+}
+
+/* Where a dead key crashes us, a peer that answers nothing is waited for until its heartbeat has surely told that it hangs. */
+static uint64_t patience_with(const struct weft_engine *engine, bool kills)
+{
+	uint64_t patience = kills ? 2 * engine->settings.peer_limit_ns : 0;
+
+	if (patience < SILENT_NS)
+		return SILENT_NS;
+	return patience < LIMIT_NS / 2 ? patience : LIMIT_NS / 2;
 }
 
 /* One end that emulates is enough. */
@@ -94,9 +106,9 @@ static bool may_use(struct weft_engine *engine, weft_peer handle)
 }
 
 /* Not without the answer: it hangs, or does not know the question. */
-static bool is_silent(const struct asked *asked, uint64_t now)
+static bool is_silent(const struct asked *asked, uint64_t patience_ns, uint64_t now)
 {
-	return asked->state == ASKED && now > asked->at_ns && now - asked->at_ns > SILENT_NS;
+	return asked->state == ASKED && now > asked->at_ns && now - asked->at_ns > patience_ns;
 }
 
 static void ask(struct withdrawal *withdrawal, struct asked *asked, uint64_t now)
@@ -123,7 +135,7 @@ static bool look_at(struct withdrawal *withdrawal, struct asked *asked, uint64_t
 	bool there = may_use(engine, asked->peer), silent, due, waits;
 
 	pthread_mutex_lock(&engine->lock);
-	silent = is_silent(asked, now);
+	silent = is_silent(asked, withdrawal->patience_ns, now);
 	if (silent || !there)
 		asked->state = LEFT;
 	due = asked->state == TO_ASK && now >= asked->at_ns;
@@ -136,7 +148,7 @@ static bool look_at(struct withdrawal *withdrawal, struct asked *asked, uint64_t
 	if (silent && there)
 		wf_log(&engine->log, WEFT_LOG_WARN,
 		       "peer %#llx did not say within %llu ms that it has left a region that is closed or revoked",
-		       (unsigned long long)asked->peer, (unsigned long long)(SILENT_NS / WF_MS));
+		       (unsigned long long)asked->peer, (unsigned long long)(withdrawal->patience_ns / WF_MS));
 	if (due)
 		ask(withdrawal, asked, now);
 	return waits;
@@ -200,11 +212,12 @@ void wf_region_withdraw(struct weft_engine *engine, weft_region region)
 {
 	struct withdrawal withdrawal = { .engine = engine, .region = region };
 	pthread_condattr_t monotonic;
-	bool everybody;
+	bool everybody, kills;
 	int state;
 
-	if (!must_ask(engine, &everybody))
+	if (!must_ask(engine, &everybody, &kills))
 		return;
+	withdrawal.patience_ns = patience_with(engine, kills);
 	withdrawal.room = (uint32_t)atomic_load(&engine->peers.live);
 	withdrawal.asked = calloc(withdrawal.room ? withdrawal.room : 1, sizeof(*withdrawal.asked));
 	if (!withdrawal.asked) /* as for a peer that does not answer */
