@@ -94,6 +94,12 @@ static inline bool wf_frame_is_about_grants(uint8_t kind)
 	return kind == WF_FRAME_ASK || kind == WF_FRAME_GRANT;
 }
 
+/* Goes over the endpoint that it is about. */
+static inline bool wf_frame_asks(uint8_t kind)
+{
+	return kind == WF_FRAME_HELLO || kind == WF_FRAME_ASK;
+}
+
 /* Asked and answered while nothing else is said: no reason to stay awake. */
 static inline bool wf_frame_is_sign_of_life(uint8_t kind)
 {

@@ -69,7 +69,7 @@ static void frame_sent(struct wf_group *group, struct wf_tx_frame *frame, int st
 		const char *why = wf_rail_last_error(seat->rail)->text;
 
 		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
-		if (frame->end == WF_OUTGOING)
+		if (frame->end != path->talk_end)
 			wf_lane_path_failed(lane, path, why);
 		else
 			wf_lane_talk_failed(lane, path, why);

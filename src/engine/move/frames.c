@@ -74,7 +74,7 @@ static void count_for_lane(struct wf_tx_frame *frame, int by)
 	if (!frame->lane)
 		return;
 	frame->lane->in_flight += (uint32_t)by;
-	if (frame->end == WF_OUTGOING)
+	if (frame->asks)
 		frame->lane->path[frame->seat->place].hellos_out += (uint8_t)by;
 }
 
@@ -124,6 +124,7 @@ WF_HOT int wf_seat_send(struct wf_seat *seat, enum wf_end end, struct wf_lane *l
 	frame->end = end;
 	frame->posted_ns = wf_group_now(seat->group);
 	frame->faint = wf_frame_is_sign_of_life(wf_tx_header(frame)->kind);
+	frame->asks = end == WF_OUTGOING && wf_frame_asks(wf_tx_header(frame)->kind);
 	count_posted(frame, 1);
 	count_send(seat, frame);
 	return 0;

@@ -31,6 +31,7 @@ struct wf_tx_frame {
 	uint8_t *buffer;
 	uint32_t filled; /* bytes that may not be zero, in the part that short frames are padded to */
 	bool faint;      /* a sign of life: its completion is not news */
+	bool asks;       /* a hello or a question on the outgoing endpoint, of which a path may have few there */
 	bool stuck;      /* on the NIC for longer than a peer may be silent */
 };
 
@@ -93,8 +94,8 @@ struct wf_seat {
 	_Atomic int up;               /* both endpoints are open, and the rail is here */
 	bool published;               /* the published one is open */
 	bool listening;               /* it is, and the rail is here */
-	uint32_t ops;                 /* posted on the outgoing endpoint: pieces and hellos */
-	uint32_t frames;              /* posted on the published one */
+	uint32_t ops;    /* posted on the outgoing endpoint: pieces, hellos, frames for which the other is deaf */
+	uint32_t frames; /* posted on the published one */
 	uint64_t last_ok_ns;
 	struct wf_pace pace;
 	uint64_t nudged_ns; /* when a nudge was last sent (stripe.c) */

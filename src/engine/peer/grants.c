@@ -18,7 +18,7 @@
 static int send(struct wf_lane *lane, struct wf_seat *seat, uint8_t kind, uint32_t remote, struct wf_grant grant)
 {
 	struct wf_peer *peer = lane->peer;
-	enum wf_end end = kind == WF_FRAME_ASK ? WF_OUTGOING : WF_PUBLISHED;
+	enum wf_end end = kind == WF_FRAME_ASK ? WF_OUTGOING : wf_lane_talk_end(lane, seat, remote);
 	struct wf_tx_frame *tx;
 	uint64_t target;
 	int error = wf_lane_target(lane, seat, end, remote, &target);

@@ -55,8 +55,10 @@ static uint64_t proof_for(const struct wf_lane *lane)
 
 /*
  * Where the provider numbers messages (limits.numbers_messages), one that failed is missing at its receiver, who keeps all later ones
- * and waits for it. A pair of endpoints is deaf from then on, although the NIC delivers. If the peer lives, the endpoint that sent it must
- * be reopened; if not, every further frame fails, and reopening would only disturb others.
+ * and waits for it. A pair of endpoints is deaf from then on, although the NIC delivers. Frames that the published endpoint cannot
+ * bring any more go by the outgoing one: reopening the published one would change the address that peers know, and two engines whose
+ * link was down would both do that on every rail and never meet again. The outgoing one is reopened, if the peer lives; if not,
+ * every further frame fails, and reopening would only disturb others.
  */
 void wf_lane_frame_left(struct wf_lane *lane, const struct wf_tx_frame *frame, int status)
 {
@@ -79,41 +81,28 @@ void wf_lane_frame_left(struct wf_lane *lane, const struct wf_tx_frame *frame, i
 	}
 }
 
-static bool may_be_deaf(const struct wf_target *target, const struct wf_seat *seat, enum wf_end end)
-{
-	return target->failed[end] && target->failed[end] == seat->generation[end];
-}
-
 /* The peer was heard there: it lives, and what failed before is missing to it. */
 static void reopen_deaf(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote)
 {
-	const struct wf_target *target = wf_target_of(lane, seat->place, remote);
-
-	if (!seat->limits.numbers_messages)
-		return;
-	if (may_be_deaf(target, seat, WF_PUBLISHED))
-		wf_reset_ask(seat, WF_RESET_RAIL, "a message failed, and the provider delivers none after it");
-	else if (may_be_deaf(target, seat, WF_OUTGOING))
-		wf_reset_ask(seat, WF_RESET_OUTGOING, "a hello failed, and the provider delivers none after it");
+	if (wf_lane_is_deaf(lane, seat, WF_OUTGOING, remote))
+		wf_reset_ask(seat, WF_RESET_OUTGOING, "a message failed, and the provider delivers none after it");
 }
 
 /* Hellos leave the NIC and nobody hears them. */
 static void reopen_unheard(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote)
 {
-	const struct wf_target *target = wf_target_of(lane, seat->place, remote);
-
-	if (may_be_deaf(target, seat, WF_OUTGOING) && target->unheard >= DEAF_HELLOS)
-		wf_reset_ask(seat, WF_RESET_OUTGOING, "a hello failed, and the provider delivers none after it");
+	if (wf_target_of(lane, seat->place, remote)->unheard >= DEAF_HELLOS)
+		reopen_deaf(lane, seat, remote);
 }
 
 /* A greeting is built and posted by hand: it must go out over this very pair. A hello over the outgoing endpoint, which it
- * tries; a welcome or a challenge over the published one, which frames go by. */
+ * tries; a welcome or a challenge over the one that frames go by. */
 static int greet(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote, uint8_t kind,
 		 const struct wf_heard *answered)
 {
 	struct weft_engine *engine = lane->group->engine;
 	struct wf_peer *peer = lane->peer;
-	enum wf_end end = answered ? WF_PUBLISHED : WF_OUTGOING;
+	enum wf_end end = answered ? wf_lane_talk_end(lane, seat, remote) : WF_OUTGOING;
 	struct wf_greeting greeting = { .handle = peer->handle,
 					.sought = atomic_load(&peer->incarnation),
 					.secret = lane->book->secret,
@@ -286,8 +275,7 @@ static bool welcome(struct wf_lane *lane, uint32_t place, uint32_t remote)
 		return true;
 	error = greet(lane, seat, remote, WF_FRAME_WELCOME, &lane->hello);
 	if (!error) {
-		wf_lane_talk_up(lane, &lane->path[place], remote,
-				wf_target_of(lane, place, remote)->target[WF_PUBLISHED]);
+		wf_lane_talk_up(lane, &lane->path[place], remote);
 		tell_home(lane, &lane->path[place], &lane->hello);
 	}
 	return error != -EAGAIN;
@@ -525,7 +513,8 @@ static void take_welcome(struct wf_lane *lane, struct wf_seat *seat, const struc
 	uint64_t talk, target;
 
 	if (!follow_address(lane, frame) ||
-	    wf_lane_target(lane, seat, WF_PUBLISHED, frame->greeting.from_rail, &talk) ||
+	    wf_lane_target(lane, seat, wf_lane_talk_end(lane, seat, frame->greeting.from_rail),
+			   frame->greeting.from_rail, &talk) ||
 	    wf_lane_target(lane, seat, WF_OUTGOING, frame->greeting.from_rail, &target))
 		return;
 	reopen_deaf(lane, seat, frame->greeting.from_rail);
@@ -534,7 +523,7 @@ static void take_welcome(struct wf_lane *lane, struct wf_seat *seat, const struc
 		wf_pace_took(&seat->pace, wf_group_now(lane->group) - path->asked_ns);
 	path->asked_ns = 0;
 	take_answer(lane, path, frame, target);
-	wf_lane_talk_up(lane, path, frame->greeting.from_rail, talk);
+	wf_lane_talk_up(lane, path, frame->greeting.from_rail);
 	tell_home(lane, path, &heard);
 }
 

@@ -1,7 +1,8 @@
 /*
  * A group's lane to a peer: which rail pairs are open. A path carries no piece until a hello over its outgoing endpoint was
  * answered (greeting.c); one that fails says hello again, to the peer's next rail when this one stays silent. It carries
- * frames, over the published endpoint, as soon as the peer was heard there. Runs on the group's worker.
+ * frames, over the published endpoint, as soon as the peer was heard there. Where a message was lost that the provider waits for
+ * they go over the outgoing one, which can be reopened: nobody knows its address. Runs on the group's worker.
  */
 #include "engine/peer/lane.h"
 #include "base/time.h"
@@ -166,13 +167,29 @@ static void path_down(struct wf_lane *lane, struct wf_path *path, uint64_t hello
 	atomic_fetch_sub_explicit(&lane->paths_up, 1, memory_order_relaxed);
 }
 
-void wf_lane_talk_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote, uint64_t target)
+bool wf_lane_is_deaf(const struct wf_lane *lane, const struct wf_seat *seat, enum wf_end end, uint32_t remote)
 {
-	wf_target_of(lane, (uint32_t)(path - lane->path), remote)->answered = true;
+	uint32_t failed = wf_target_of(lane, seat->place, remote)->failed[end];
+
+	return failed && failed == seat->generation[end];
+}
+
+enum wf_end wf_lane_talk_end(const struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote)
+{
+	return wf_lane_is_deaf(lane, seat, WF_PUBLISHED, remote) ? WF_OUTGOING : WF_PUBLISHED;
+}
+
+void wf_lane_talk_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote)
+{
+	struct wf_seat *seat = &lane->group->seat[path - lane->path];
+	struct wf_target *target = wf_target_of(lane, seat->place, remote);
+
+	target->answered = true;
 	if (path->talks)
 		return;
 	path->talks = true;
-	path->talk = target;
+	path->talk_end = wf_lane_talk_end(lane, seat, remote);
+	path->talk = target->target[path->talk_end];
 	path->talk_remote = (uint8_t)remote;
 	atomic_fetch_add_explicit(&lane->paths_talking, 1, memory_order_relaxed);
 	tell_paths_changed(lane);
@@ -235,7 +252,7 @@ void wf_lane_seat_reset(struct wf_lane *lane, struct wf_seat *seat, enum wf_rese
 	path->bytes = 0;
 	path->hellos_out = 0;
 	path_down(lane, path, wf_group_now(lane->group));
-	if (what != WF_RESET_RAIL || !path->talks)
+	if (!path->talks || (what != WF_RESET_RAIL && path->talk_end != WF_OUTGOING))
 		return;
 	talk_down(lane, path);
 	tell_paths_changed(lane);
@@ -289,7 +306,8 @@ void wf_lane_send_copy(struct wf_frame_copy *copy)
 	/* Lost when there is no room: the channel sends again what is not acknowledged. */
 	if (tx) {
 		memcpy(tx->buffer, copy->frame, wf_frame_bytes(copy->frame));
-		if (!wf_seat_send(&lane->group->seat[place], WF_PUBLISHED, lane, lane->path[place].talk, tx))
+		if (!wf_seat_send(&lane->group->seat[place], lane->path[place].talk_end, lane, lane->path[place].talk,
+				  tx))
 			tx = NULL;
 	}
 	if (tx)

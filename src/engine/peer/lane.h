@@ -25,7 +25,7 @@ enum wf_path_state {
 
 struct wf_path {
 	uint64_t target;                        /* in the outgoing endpoint's address vector, while up */
-	uint64_t talk;                          /* in the published endpoint's, while it talks */
+	uint64_t talk;                          /* in that of the endpoint that frames go by, while it talks */
 	_Atomic uint64_t moved_ns;              /* when a piece last landed: the peer lives. Any worker reads it */
 	uint64_t bytes;                         /* in flight */
 	uint64_t window_bytes;                  /* limit of that */
@@ -38,6 +38,7 @@ struct wf_path {
 	bool refused;                           /* no rail of the peer can be paired with it, and the log says so */
 	uint8_t hellos_out;                     /* on the NIC */
 	uint8_t talk_remote;                    /* the peer's rail that talk is the address of */
+	enum wf_end talk_end;                   /* the published endpoint, or the outgoing one where that is deaf */
 	uint64_t welcomes;  /* bit j: the peer's rail j said hello and waits for an answer over this rail of ours */
 	uint64_t hello_ns;  /* say hello (again) at */
 	uint64_t asked_ns;  /* when the last hello or question was sent; 0: it was answered, or there was none */
@@ -112,7 +113,12 @@ int wf_lane_target(struct wf_lane *lane, struct wf_seat *seat, enum wf_end end, 
 void wf_lane_forget_target(struct wf_lane *lane, struct wf_seat *seat,
 			   uint32_t remote); /* in both endpoints; in use by no path */
 void wf_lane_path_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote, uint64_t target);
-void wf_lane_talk_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote, uint64_t target);
+/* A message to that rail failed on this endpoint, where messages are numbered: none after it is delivered. */
+bool wf_lane_is_deaf(const struct wf_lane *lane, const struct wf_seat *seat, enum wf_end end, uint32_t remote);
+/* The address of that rail is in the endpoint that wf_lane_talk_end() names. */
+void wf_lane_talk_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote);
+/* The endpoint of ours that frames to that rail of the peer go by. */
+enum wf_end wf_lane_talk_end(const struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote);
 /* From then on that rail of the peer is asked as if for the first time. */
 static inline void wf_path_ask_anew(struct wf_path *path, uint64_t hello_ns)
 {

@@ -18,7 +18,7 @@ static int send_here(struct wf_peer *peer, struct wf_tx_frame *tx)
 		struct wf_seat *seat = &home->seat[place];
 
 		peer->talk_seat = (uint32_t)place;
-		error = wf_seat_send(seat, WF_PUBLISHED, lane, path->talk, tx);
+		error = wf_seat_send(seat, path->talk_end, lane, path->talk, tx);
 		if (!error || error == -EAGAIN)
 			return error;
 		wf_lane_talk_failed(lane, path, wf_rail_last_error(seat->rail)->text);

@@ -1,0 +1,123 @@
+/*
+ * Messages that a NIC gives up on, over a provider that numbers them (EFA): it delivers none that come later from the same
+ * endpoint to the same one. weft then sends from another endpoint, and never from a new address: if links fail on both hosts at
+ * once, both would have one that nobody knows. Engines without threads on simulated NICs.
+ */
+#include "support/sims.h"
+
+#include <string.h>
+
+enum { BYTES = 4096, RAILS = 2 };
+
+static struct sim a, b, *const both[] = { &a, &b };
+
+struct address {
+	size_t bytes;
+	char blob[WEFT_BLOB_MAX];
+};
+
+static struct address address_of(const struct sim *sim)
+{
+	struct address address = { .bytes = WEFT_BLOB_MAX };
+
+	assert_int_equal(weft_engine_address(sim->engine, address.blob, &address.bytes), 0);
+	return address;
+}
+
+static void assert_same(const struct address *before, const struct sim *sim)
+{
+	struct address now = address_of(sim);
+
+	assert_int_equal(now.bytes, before->bytes);
+	assert_memory_equal(now.blob, before->blob, now.bytes);
+}
+
+static uint64_t errors_of(const struct sim *sim, uint32_t rail)
+{
+	struct weft_rail_info info;
+
+	assert_int_equal(weft_rail_info(sim->engine, rail, &info, sizeof(info)), 0);
+	return info.errors;
+}
+
+static bool all_failed(const struct sim *sim, const uint64_t before[RAILS])
+{
+	for (uint32_t i = 0; i < RAILS; i++)
+		if (errors_of(sim, i) < before[i] + 2) /* a message and a hello */
+			return false;
+	return true;
+}
+
+static void send(const struct sim *sim, weft_peer peer)
+{
+	struct weft_op op = { .size = sizeof(op), .queue = sim->queue, .timeout_ns = WEFT_FOREVER };
+
+	assert_int_equal(weft_send(sim->engine, peer, 1, "x", 1, &op, NULL), 0);
+}
+
+static void expect_end(const struct sim *sim)
+{
+	struct weft_event event;
+
+	sims_event(both, 2, sim->queue, WEFT_EVENT_END, &event);
+	assert_int_equal(event.status, 0);
+	weft_event_release(&event);
+}
+
+static void open_two(void)
+{
+	struct weft_config config = sim_config();
+
+	config.provider = "efa";
+	config.flags = WEFT_MANUAL_PROGRESS;
+	config.peer_limit_ns = 60 * S;
+	sim_open(&a, "a", "p5,nics=2,as=efa,handshake=0", &config, BYTES);
+	sim_open(&b, "b", "p5,nics=2,as=efa,handshake=0", &config, BYTES);
+}
+
+static int close_two(void **state)
+{
+	sim_mend(-1);
+	sim_close(&a);
+	sim_close(&b);
+	return 0;
+}
+
+/* Every message of both sides fails on every rail for a while. */
+static void both_keep_their_addresses(void **state)
+{
+	struct address of_a, of_b;
+	uint64_t before_a[RAILS], before_b[RAILS];
+	weft_peer to_b, to_a;
+	weft_remote remote;
+
+	open_two();
+	to_b = sim_add(&a, &b, &remote);
+	to_a = sim_add(&b, &a, &remote);
+	SIMS_UNTIL(both, 2, sim_paths(&a, to_b) == RAILS && sim_paths(&b, to_a) == RAILS);
+	of_a = address_of(&a);
+	of_b = address_of(&b);
+	for (uint32_t i = 0; i < RAILS; i++) {
+		before_a[i] = errors_of(&a, i);
+		before_b[i] = errors_of(&b, i);
+	}
+	sim_fault("op=send,fault=error:13");
+	send(&a, to_b);
+	send(&b, to_a);
+	SIMS_UNTIL(both, 2, all_failed(&a, before_a) && all_failed(&b, before_b));
+	sim_mend(-1);
+	expect_end(&a);
+	expect_end(&b);
+	SIMS_UNTIL(both, 2, sim_paths(&a, to_b) == RAILS && sim_paths(&b, to_a) == RAILS);
+	assert_same(&of_a, &a);
+	assert_same(&of_b, &b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_teardown(both_keep_their_addresses, close_two),
+	};
+
+	return cmocka_run_group_tests(tests, sims_set_up, sims_tear_down);
+}
