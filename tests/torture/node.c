@@ -258,7 +258,6 @@ static int import(struct node *node, struct peer_link *link, const struct publis
 	link->out = out;
 	link->generation = from->generation;
 	link->version = from->version;
-	link->revision = from->revision;
 	link->down = false;
 	return 0;
 }
@@ -276,9 +275,13 @@ static int follow(struct node *node, uint32_t other, const struct published *fro
 			op_excuse(node, other);
 		if (!replace || weft_peer_replace(node->engine, link->peer, from->address, from->address_bytes))
 			drop_link(node, other);
+		else
+			link->revision = from->revision;
 	}
-	if (!link->peer)
+	if (!link->peer) {
 		rc = weft_peer_add(node->engine, from->address, from->address_bytes, NULL, &link->peer);
+		link->revision = rc ? 0 : from->revision;
+	}
 	return rc ? rc : import(node, link, from);
 }
 
