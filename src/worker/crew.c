@@ -48,9 +48,9 @@ int wf_errand_start(struct wf_errand *errand, void (*work)(void *context), void 
 	return -wf_thread_create(&errand->thread, run_errand, errand);
 }
 
-void wf_errand_end(struct wf_errand *errand)
+bool wf_errand_ended(struct wf_errand *errand)
 {
-	pthread_join(errand->thread, NULL);
+	return !pthread_tryjoin_np(errand->thread, NULL);
 }
 
 struct hand {

@@ -24,7 +24,8 @@
 #define REOPEN_LAST_NS  (5 * WF_S)
 #define DRAIN_NS        (50 * WF_MS) /* writes that cannot be posted twice are given this long to land before a reset */
 #define DRAIN_LOOK_NS   (1 * WF_MS)
-#define DRAIN_READS     64 /* batches of completions that a closed endpoint may have left */
+#define ENDING_LOOK_NS  (100 * WF_US) /* between two looks whether an errand's thread has ended */
+#define DRAIN_READS     64            /* batches of completions that a closed endpoint may have left */
 
 void wf_reset_ask_unrung(struct wf_seat *seat)
 {
@@ -152,7 +153,7 @@ static void reopen_later(struct wf_timer *timer, uint64_t now_ns)
 	struct wf_seat *seat = wf_container(timer, struct wf_seat, reopen);
 
 	if (seat->away)
-		wf_reset_back(seat); /* what was to be read first may be read now */
+		wf_reset_back(seat); /* its thread may have ended, or what was to be read first may be read now */
 	else
 		try_reopen(seat);
 }
@@ -242,8 +243,10 @@ void wf_reset_back(struct wf_seat *seat)
 {
 	enum wf_away was = seat->away;
 
-	if (seat->beside)
-		wf_errand_end(&seat->errand);
+	if (seat->beside && !wf_errand_ended(&seat->errand)) {
+		wf_timer_set(&seat->group->worker.timers, &seat->reopen, wf_group_now(seat->group) + ENDING_LOOK_NS);
+		return;
+	}
 	seat->beside = false;
 	seat->away = WF_HERE;
 	seat->listening = seat->published;
