@@ -14,13 +14,19 @@
 
 #define BATCH 64
 
+/* posted: what it has not told of yet, to be counted down; NULL: nobody counts. */
+struct queue {
+	struct fid_cq *cq;
+	uint32_t *posted;
+};
+
 /* The provider got its own part of the request, which it may write to. NULL stays NULL. */
 static struct wf_wr *wr_of(void *context)
 {
 	return context ? wf_container(context, struct wf_wr, provider) : NULL;
 }
 
-static int read_error(struct wf_rail *rail, struct wf_completion *completion)
+static int read_error(struct wf_rail *rail, struct fid_cq *cq, struct wf_completion *completion)
 {
 	struct fi_cq_err_entry entry;
 	ssize_t got;
@@ -28,12 +34,12 @@ static int read_error(struct wf_rail *rail, struct wf_completion *completion)
 
 	/* err_data_size is an input: with a stale value the provider writes through a stale pointer. */
 	memset(&entry, 0, sizeof(entry));
-	got = fi_cq_readerr(rail->cq, &entry, 0);
+	got = fi_cq_readerr(cq, &entry, 0);
 	if (got == -FI_EAGAIN)
 		return 0;
 	if (got < 0)
 		return (int)got;
-	snprintf(text, sizeof(text), "%s", fi_cq_strerror(rail->cq, entry.prov_errno, entry.err_data, NULL, 0));
+	snprintf(text, sizeof(text), "%s", fi_cq_strerror(cq, entry.prov_errno, entry.err_data, NULL, 0));
 	if (!text[0] || !strcmp(text, "Success"))
 		snprintf(text, sizeof(text), "%s", fi_strerror(abs(entry.err)));
 	wf_rail_note_error(rail, entry.prov_errno ? entry.prov_errno : entry.err, text);
@@ -72,18 +78,27 @@ static bool is_repeated(struct wf_completion *completion)
 	return false;
 }
 
+static void ended(uint32_t *posted, uint32_t count)
+{
+	if (posted)
+		*posted -= count < *posted ? count : *posted;
+}
+
 /* Reads all pending failures before any of them is posted again, so that a repeated report can be told from a new
  * one. */
-static int read_failures(struct wf_rail *rail)
+static int read_failures(struct wf_rail *rail, struct fid_cq *cq, uint32_t *posted)
 {
 	struct wf_failures *failures = &rail->failures;
 	int got = 1;
 
 	failures->next = failures->count = 0;
 	while (got > 0 && failures->count < failures->room) {
-		got = read_error(rail, &failures->entry[failures->count]);
-		if (got > 0 && !is_repeated(&failures->entry[failures->count]))
-			failures->count++;
+		got = read_error(rail, cq, &failures->entry[failures->count]);
+		if (got <= 0 || is_repeated(&failures->entry[failures->count]))
+			continue;
+		if (failures->entry[failures->count].wr)
+			ended(posted, 1);
+		failures->count++;
 	}
 	return got < 0 ? got : 0;
 }
@@ -97,10 +112,10 @@ static int hand_failures_on(struct wf_failures *failures, struct wf_completion *
 	return count;
 }
 
-__attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf_completion *completions, int max,
-						 int why)
+__attribute__((noinline)) static int read_failed(struct wf_rail *rail, const struct queue *queue,
+						 struct wf_completion *completions, int max, int why)
 {
-	int error = why == -FI_EAVAIL ? read_failures(rail) : why;
+	int error = why == -FI_EAVAIL ? read_failures(rail, queue->cq, queue->posted) : why;
 
 	if (!error)
 		return hand_failures_on(&rail->failures, completions, max);
@@ -108,23 +123,61 @@ __attribute__((noinline)) static int read_failed(struct wf_rail *rail, struct wf
 	return error;
 }
 
-WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
+WF_HOT static int read_queue(struct wf_rail *rail, const struct queue *queue, struct wf_completion *completions,
+			     int max)
 {
 	struct fi_cq_data_entry entry[BATCH];
-	ssize_t got;
-
-	if (rail->local)
-		return wf_host_poll(rail, completions, max);
-	if (__builtin_expect(rail->failures.next < rail->failures.count, 0))
-		return hand_failures_on(&rail->failures, completions, max);
-	got = fi_cq_read(rail->cq, entry, (size_t)(max < BATCH ? max : BATCH));
+	ssize_t got = fi_cq_read(queue->cq, entry, (size_t)(max < BATCH ? max : BATCH));
 
 	if (got == -FI_EAGAIN)
 		return 0;
 	if (got < 0)
-		return read_failed(rail, completions, max, (int)got);
+		return read_failed(rail, queue, completions, max, (int)got);
+	ended(queue->posted, (uint32_t)got);
 	translate(entry, completions, got);
 	return (int)got;
+}
+
+/* What the outgoing endpoint has completed, also before it was shut. */
+WF_HOT static int read_own(struct wf_rail *rail, struct wf_completion *completions, int max)
+{
+	struct wf_endpoint *open = &rail->end[WF_OUTGOING], *end = open->cq ? open : wf_resting_readable(rail);
+	int got = end ? read_queue(rail, &(struct queue){ end->cq, &end->posted }, completions, max) : 0;
+
+	if (!got && end != open)
+		wf_resting_read(rail);
+	return got;
+}
+
+WF_HOT static int read_shared(struct wf_rail *rail, struct wf_completion *completions, int max)
+{
+	return read_queue(rail, &(struct queue){ rail->cq, NULL }, completions, max);
+}
+
+/* Each queue comes first every other time: a full one must not keep the other from being read. */
+WF_HOT static int read_both(struct wf_rail *rail, struct wf_completion *completions, int max)
+{
+	bool own_first = rail->own_first = !rail->own_first;
+	int got, more;
+
+	wf_resting_look(rail);
+	got = own_first ? read_own(rail, completions, max) : read_shared(rail, completions, max);
+	if (got < 0 || got == max || rail->failures.next < rail->failures.count)
+		return got;
+	more =
+	    own_first ? read_shared(rail, completions + got, max - got) : read_own(rail, completions + got, max - got);
+	if (more < 0)
+		return got ? got : more; /* it is told again */
+	return got + more;
+}
+
+WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
+{
+	if (rail->local)
+		return wf_host_poll(rail, completions, max);
+	if (__builtin_expect(rail->failures.next < rail->failures.count, 0))
+		return hand_failures_on(&rail->failures, completions, max);
+	return rail->quirks->shares_memory ? read_both(rail, completions, max) : read_shared(rail, completions, max);
 }
 
 int wf_rail_poll_events(struct wf_rail *rail, enum wf_end end)

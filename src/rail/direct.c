@@ -58,18 +58,45 @@ static bool reaches(pid_t pid, const char *name)
 	return remote.iov_base && process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1;
 }
 
+/* Returns the length of what stands before the endpoint's name in its address, and copies both; 0: not one of shm's. */
+static int parse(const uint8_t *address, uint8_t bytes, char text[UINT8_MAX + 1], int *ret_pid)
+{
+	int prefix = 0;
+
+	memcpy(text, address, bytes);
+	text[bytes] = 0;
+	return sscanf(text, "fi_shm://%n%d:", &prefix, ret_pid) == 1 ? prefix : 0;
+}
+
+/* A process of another PID namespace may have our number too: callers must do no harm then. */
+bool wf_rail_in_process(const uint8_t *address, uint8_t bytes)
+{
+	char text[UINT8_MAX + 1];
+	int pid;
+
+	return parse(address, bytes, text, &pid) && pid == getpid();
+}
+
+bool wf_rail_has_closed(const uint8_t *address, uint8_t bytes)
+{
+	char text[UINT8_MAX + 1], path[sizeof("/dev/shm/") + sizeof(text)];
+	int pid, prefix = parse(address, bytes, text, &pid);
+
+	snprintf(path, sizeof(path), "/dev/shm/%s", text + prefix);
+	return access(path, F_OK) && errno == ENOENT;
+}
+
 bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes)
 {
 	uint32_t release = FI_MAJOR(rail->info->fabric_attr->prov_version);
 	char name[UINT8_MAX + 1];
-	int pid, prefix = 0;
+	int pid, prefix;
 
 	if (release < RELEASE(1, 14) || release >= RELEASE(2, 5) || getenv("FI_SHM_DISABLE_CMA") ||
 	    (rail->info->caps & FI_HMEM) || !(rail->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR))
 		return false;
-	memcpy(name, address, bytes);
-	name[bytes] = 0;
-	if (sscanf(name, "fi_shm://%n%d:", &prefix, &pid) != 1 || (pid == getpid() && release >= RELEASE(2, 0)))
+	prefix = parse(address, bytes, name, &pid);
+	if (!prefix || (pid == getpid() && release >= RELEASE(2, 0)))
 		return false;
 	return reaches(pid, name + prefix);
 }

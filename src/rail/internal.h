@@ -16,11 +16,15 @@
 
 #define WF_QUEUE_OPS_MAX 1024u /* more operations in flight only add latency on any known link */
 
-/* One endpoint with the objects bound to it alone. Both endpoints of a rail complete into one queue. */
+/* One endpoint with the objects bound to it alone. Both endpoints of a rail complete into one queue, unless the outgoing one
+ * may have to rest. */
 struct wf_endpoint {
 	struct fid_ep *ep;
 	struct fid_av *av;
 	struct fid_eq *eq;
+	struct fid_cq *cq; /* of its own; NULL: the rail's */
+	uint32_t posted;   /* operations that its own queue has not told of yet */
+	bool shared;       /* an engine of this process may use its memory: it rests instead of closing */
 	struct wf_addresses addresses;
 };
 
@@ -45,12 +49,14 @@ struct wf_rail {
 	struct fid_cq *cq;
 	struct wf_endpoint end[WF_ENDS]; /* by enum wf_end */
 	struct wf_failures failures;
+	struct wf_resting *resting;     /* outgoing endpoints that are done with; the newest first */
 	struct wf_strangers *strangers; /* watches its connections; NULL: nobody does */
 	struct wf_abandoned *abandoned; /* NULL: the rail does not use sockets */
 	uint64_t rma_flags;             /* FI_DELIVERY_COMPLETE where it must be asked for */
 	uint64_t immediate_flags;       /* for writes that carry an immediate */
 	uint32_t receive_frames;
-	bool unrung; /* the last post of the outgoing endpoint carried FI_MORE */
+	bool own_first; /* the next poll begins with the outgoing endpoint's own queue */
+	bool unrung;    /* the last post of the outgoing endpoint carried FI_MORE */
 	bool needs_local;
 	bool wait_fd; /* the CQ was opened with a descriptor */
 	struct wf_rail_limits limits;
@@ -62,6 +68,20 @@ struct wf_rail {
 int wf_rail_endpoint(struct wf_rail *rail, bool published, struct fid_ep **ret_ep);
 /* shm: returns whether a completed plain write to this address has landed. */
 bool wf_rail_copies_directly(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);
+/* shm: whether the endpoint belongs to this process, and whether it has closed. */
+bool wf_rail_in_process(const uint8_t *address, uint8_t bytes);
+bool wf_rail_has_closed(const uint8_t *address, uint8_t bytes);
+
+/* resting.c */
+int wf_resting_begin(struct wf_rail *rail, struct wf_endpoint *end, bool readable); /* -ENOMEM: nothing has changed */
+struct wf_endpoint *wf_resting_readable(struct wf_rail *rail); /* it may have completed more; NULL: none does */
+void wf_resting_read(struct wf_rail *rail);                    /* nothing that completes there is believed any more */
+void wf_resting_unregister(struct wf_rail *rail);              /* before memory of the rail is unregistered */
+void wf_resting_look(struct wf_rail *rail);                    /* call often */
+bool wf_resting_full(const struct wf_rail *rail);              /* no other may begin to rest */
+bool wf_resting_end(struct wf_rail *rail);       /* false: some stay open for good, and the domain with them */
+void wf_rail_close_end(struct wf_endpoint *end); /* rail.c: closes what is open of it */
+
 void wf_strangers_leave(struct wf_rail *rail, enum wf_end which);     /* call before wf_rail_shut() */
 void wf_strangers_limit_reads(struct wf_rail *rail, enum wf_end end); /* call after enabling the endpoint */
 /* abandoned.c */

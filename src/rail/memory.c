@@ -194,6 +194,7 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 		       (unsigned long long)bytes, ret_memory->tiles->count);
 		return 0;
 	}
+	ret_memory->resting = rail->quirks->shares_memory ? rail : NULL;
 	ret_memory->mr = mr;
 	ret_memory->desc = fi_mr_desc(mr);
 	ret_memory->key = fi_mr_key(mr);
@@ -206,6 +207,9 @@ void wf_rail_unregister(struct wf_rail_memory *memory)
 		wf_host_unregister(memory);
 		return;
 	}
+	if (memory->resting)
+		wf_resting_unregister(memory->resting);
+	memory->resting = NULL;
 	close_mr(memory->mr);
 	memory->mr = NULL;
 	free_tiles(memory->tiles);

@@ -93,8 +93,13 @@ static int rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const 
 int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count, bool more,
 		int *ret_error)
 {
-	return rail->local ? wf_host_rma(rail, run, rma, count, more, ret_error)
-			   : rma_by_nic(rail, run, rma, count, more, ret_error);
+	int posted_count;
+
+	if (rail->local)
+		return wf_host_rma(rail, run, rma, count, more, ret_error);
+	posted_count = rma_by_nic(rail, run, rma, count, more, ret_error);
+	rail->end[WF_OUTGOING].posted += (uint32_t)posted_count;
+	return posted_count;
 }
 
 bool wf_rail_unrung(const struct wf_rail *rail)
@@ -111,12 +116,16 @@ static int sent(struct wf_rail *rail, enum wf_end end, ssize_t result)
 
 int wf_rail_send(struct wf_rail *rail, enum wf_end end, struct wf_wr *wr, const struct wf_outbound *out)
 {
+	int error;
+
 	if (rail->local)
 		return -EMSGSIZE; /* what is longer than can be injected is no frame */
 	wr->kind = WF_WR_SEND;
 	wr->failed = 0;
-	return sent(rail, end,
-		    fi_send(rail->end[end].ep, out->buffer, out->bytes, out->desc, out->target, wr->provider));
+	error =
+	    sent(rail, end, fi_send(rail->end[end].ep, out->buffer, out->bytes, out->desc, out->target, wr->provider));
+	rail->end[end].posted += !error;
+	return error;
 }
 
 WF_HOT int wf_rail_inject(struct wf_rail *rail, enum wf_end end, const struct wf_outbound *out)

@@ -20,9 +20,10 @@ struct wf_quirks {
 	bool immediate_needs_delivery; /* a write with an immediate completes early unless delivery is asked for */
 	bool no_empty_immediate;       /* a write of no bytes with an immediate fails */
 	bool one_range;                /* it offers several ranges per operation and misplaces them */
-	bool target_looks; /* the peer must poll to drain its queue, even for writes, and nothing wakes it */
-	bool sockets;      /* the kernel's TCP sockets: the kernel chooses the device */
-	bool no_wait;      /* its wait object costs more than it saves */
+	bool target_looks;  /* the peer must poll to drain its queue, even for writes, and nothing wakes it */
+	bool sockets;       /* the kernel's TCP sockets: the kernel chooses the device */
+	bool shares_memory; /* engines of one process go on using an outgoing endpoint's memory: resting.c */
+	bool no_wait;       /* its wait object costs more than it saves */
 	/* it cannot take a removed address again, and has room for this many; 0: no such limit */
 	uint32_t keep_addresses;
 	/* it numbers messages by peer, and removing an address forgets the numbers on one side only: this many unused ones stay */

@@ -152,6 +152,17 @@ static int not_enabled(struct wf_rail *rail, int error)
 	return -EIO;
 }
 
+/* An endpoint that rests must not complete into a queue that is read for its successor. */
+static int open_own_cq(struct wf_rail *rail, struct wf_endpoint *end)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_DATA,
+				   .size = own_completions(rail),
+				   .wait_obj = FI_WAIT_NONE };
+	int error = fi_cq_open(rail->domain, &attr, &end->cq, NULL);
+
+	return error ? failed(rail, "opening the outgoing endpoint's completion queue", error) : 0;
+}
+
 static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 {
 	struct wf_endpoint *end = &rail->end[which];
@@ -165,6 +176,8 @@ static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 		return failed(rail, "opening the event queue", error);
 	if (!rail->cq && (error = open_cq(rail)))
 		return error;
+	if (which == WF_OUTGOING && rail->quirks->shares_memory && (error = open_own_cq(rail, end)))
+		return error;
 	if ((error = fi_av_open(rail->domain, &av, &end->av, NULL)))
 		return failed(rail, "opening the address vector", error);
 	/* Only providers send to the outgoing endpoint, their own answers. Receive buffers are most of an endpoint's
@@ -176,7 +189,7 @@ static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 	if (error)
 		return failed(rail, "opening the endpoint", error);
 	if ((error = fi_ep_bind(end->ep, &end->eq->fid, 0)) ||
-	    (error = fi_ep_bind(end->ep, &rail->cq->fid, FI_TRANSMIT | FI_RECV)) ||
+	    (error = fi_ep_bind(end->ep, end->cq ? &end->cq->fid : &rail->cq->fid, FI_TRANSMIT | FI_RECV)) ||
 	    (error = fi_ep_bind(end->ep, &end->av->fid, 0)))
 		return failed(rail, "binding the endpoint", error);
 	if ((error = fi_enable(end->ep)))
@@ -194,10 +207,8 @@ static void read_before_close(struct wf_rail *rail)
 		fi_cq_read(rail->cq, NULL, 0);
 }
 
-static void close_endpoint(struct wf_rail *rail, struct wf_endpoint *end)
+void wf_rail_close_end(struct wf_endpoint *end)
 {
-	if (end->ep)
-		read_before_close(rail);
 	/* The endpoint first: from here on nothing that was posted can touch memory. */
 	if (end->ep)
 		fi_close(&end->ep->fid);
@@ -205,10 +216,24 @@ static void close_endpoint(struct wf_rail *rail, struct wf_endpoint *end)
 		fi_close(&end->av->fid);
 	if (end->eq)
 		fi_close(&end->eq->fid);
+	if (end->cq)
+		fi_close(&end->cq->fid);
 	wf_addresses_forget(&end->addresses);
 	end->ep = NULL;
 	end->av = NULL;
 	end->eq = NULL;
+	end->cq = NULL;
+	end->posted = 0;
+	end->shared = false;
+}
+
+static void close_endpoint(struct wf_rail *rail, struct wf_endpoint *end, bool readable)
+{
+	if (end->ep)
+		read_before_close(rail);
+	/* Without memory for that it closes, which is what it always did. */
+	if (!end->shared || wf_resting_begin(rail, end, readable))
+		wf_rail_close_end(end);
 }
 
 void wf_rail_shut(struct wf_rail *rail, enum wf_end which)
@@ -218,13 +243,14 @@ void wf_rail_shut(struct wf_rail *rail, enum wf_end which)
 		return;
 	}
 	wf_strangers_leave(rail, which);
-	close_endpoint(rail, &rail->end[WF_OUTGOING]);
+	close_endpoint(rail, &rail->end[WF_OUTGOING], which == WF_OUTGOING);
 	rail->unrung = false;
 	if (rail->quirks && rail->quirks->direct)
 		rail->rma_flags = 0; /* until an inserted address needs more */
 	if (which == WF_OUTGOING)
 		return;
-	close_endpoint(rail, &rail->end[WF_PUBLISHED]);
+	wf_resting_read(rail);
+	close_endpoint(rail, &rail->end[WF_PUBLISHED], false);
 	if (rail->cq)
 		fi_close(&rail->cq->fid);
 	rail->cq = NULL;
@@ -252,6 +278,9 @@ int wf_rail_reopen(struct wf_rail *rail)
 
 	if (rail->local)
 		return wf_host_reopen(rail);
+	wf_resting_read(rail);
+	if (wf_resting_full(rail))
+		return failed(rail, "engines of this process still use many closed endpoints", -FI_EBUSY);
 	for (enum wf_end which = WF_PUBLISHED; which < WF_ENDS && !error; which++)
 		if (!rail->end[which].ep)
 			error = reopen_endpoint(rail, which);
@@ -343,10 +372,12 @@ void wf_rail_close(struct wf_rail *rail)
 	wf_rail_shut(rail, WF_PUBLISHED);
 	wf_local_close(rail->local);
 	wf_abandoned_close(rail->abandoned);
-	if (rail->domain)
-		fi_close(&rail->domain->fid);
-	if (rail->fabric)
-		fi_close(&rail->fabric->fid);
+	if (wf_resting_end(rail)) {
+		if (rail->domain)
+			fi_close(&rail->domain->fid);
+		if (rail->fabric)
+			fi_close(&rail->fabric->fid);
+	}
 	if (rail->info)
 		fi_freeinfo(rail->info);
 	for (int i = 0; i < WF_ENDS; i++)
@@ -406,6 +437,8 @@ int wf_rail_insert(struct wf_rail *rail, enum wf_end which, const uint8_t *addre
 	 * to the whole rail: the provider decides by the first peer it has met. */
 	if (rail->quirks->direct && !wf_rail_copies_directly(rail, address, bytes))
 		rail->rma_flags = FI_DELIVERY_COMPLETE;
+	if (rail->quirks->shares_memory && which == WF_OUTGOING && wf_rail_in_process(address, bytes))
+		end->shared = true;
 	return error && error != -EMLINK ? failed(rail, "inserting a peer's address", error) : error;
 }
 

@@ -198,6 +198,7 @@ struct wf_rail_memory {
 	uint64_t key, base;
 	struct wf_rail_tiles *tiles; /* NULL: registered in one piece */
 	struct wf_rail *host;        /* the local rail that it is registered with; NULL: a NIC's */
+	struct wf_rail *resting;     /* the rail whose closed endpoints may still use it; NULL: none does */
 };
 /* access is WEFT_REMOTE_*, or one of these for frames, which no peer may access by RMA. */
 #define WF_FRAMES_OUT (1u << 30)
