@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define MOST      64u /* at rest on one rail; each takes about a megabyte */
+#define MOST      32u /* at rest on one rail; each takes about a megabyte */
 #define LOOKS     2000u
 #define LOOK_NS   WF_MS
 #define BATCH     64
