@@ -12,7 +12,8 @@
  *      small writes complete before they have landed unless delivery is asked for: direct.c finds out which case holds.
  *      It has no wait object, and each write leaves an entry in the peer's queue of 1024: a sleeping peer stops us.
  *      An address that was removed from its vector and comes back makes it follow a null pointer, and it holds at most
- *      256: addresses stay until the rail is reopened.
+ *      256, with those that have sent to it and were never inserted: addresses stay until the rail is reopened, and each
+ *      peer's outgoing endpoint takes a place beside its published one.
  *      Writes of several small ranges land in the wrong place, empty writes with an immediate fail, and other writes with
  *      an immediate complete before they have landed unless delivery is asked for. Messages of up to 192 bytes travel
  *      inside the command, which takes longer than 256 bytes in a buffer beside it: a round trip of bare messages takes
@@ -86,7 +87,7 @@ static const struct wf_quirks table[] = {
 	  .direct = true,
 	  .window_ops = 64,
 	  .window_bytes = 8 << 20,
-	  .keep_addresses = 200,
+	  .keep_addresses = 120,
 	  .one_range = true,
 	  .no_empty_immediate = true,
 	  .immediate_needs_delivery = true,
