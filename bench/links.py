@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""How much of many links' line rate weft uses, over real TCP.
+"""How much of many links' line rate weft uses, over real TCP; and weft ladder over them.
 
 N veth pairs join two network namespaces, each shaped to a fixed rate both ways: 32 links of 100 Mbit/s are a large
 machine's NICs at one thousandth. The same links carry weft, and iperf3 with one stream per link, in turn. Then one of
-eight links runs at half rate, and one of eight is cut while weft runs. Needs root; removes what it made on any exit.
+eight links runs at half rate, and one of eight is cut while weft runs. `--case ladder` climbs from one link to all of them instead.
+Needs root; removes what it made on any exit.
 
-    bench/links.py [--links N] [--rate MBIT] [--seconds S] [--rounds N] [--case all|full|half|cut] [--json] [--build DIR]
+    bench/links.py [--links N] [--rate MBIT] [--seconds S] [--rounds N] [--case all|full|half|cut|ladder] [--json] [--build DIR]
 """
 import argparse
 import json
@@ -197,6 +198,20 @@ def cut(options):
                 "met": not lost and result.get("verified") is True}
 
 
+def ladder(options):
+    """Runs weft ladder between the namespaces, a NIC for each link, and returns what it printed."""
+    with Links(options.links, options.rate) as links:
+        ours = [os.path.join(options.build, "weft"), "ladder", "--rounds", options.rounds]
+        listener = links.start(1, ours + ["--listen", PORT, "--from", links.rails(1)])
+        driver = links.start(0, ours + ["--connect", "%s:%d" % (links.address(1, 0), PORT), "--from", links.rails(0)]
+                             + (["--json"] if options.json else []))
+        out, err = finish(driver, 60 + 60 * options.rounds, "weft ladder")
+        said = finish(listener, 30, "weft ladder --listen")[1]
+        if driver.returncode or listener.returncode:
+            raise Failed((err + said).strip())
+        return out.rstrip()
+
+
 def show(result):
     other = "" if result["other"] is None else "   iperf3 %.2f %%" % (100 * result["other"])
     goal = "" if result["goal"] is None else "   goal %.1f %%: %s" % (100 * result["goal"], "met" if result["met"] else "NOT met")
@@ -213,7 +228,7 @@ def main():
     parser.add_argument("--rate", type=float, default=100, help="Mbit/s of each link (default 100)")
     parser.add_argument("--seconds", type=float, default=10, help="of each run (default 10)")
     parser.add_argument("--rounds", type=int, default=2, help="of weft and iperf3 in turn (default 2)")
-    parser.add_argument("--case", choices=["all", "full", "half", "cut"], default="all")
+    parser.add_argument("--case", choices=["all", "full", "half", "cut", "ladder"], default="all")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--build", default=os.path.join(ROOT, "build"), help="build directory (default build)")
     options = parser.parse_args()
@@ -222,11 +237,17 @@ def main():
     for tool in ("ip", "tc"):
         if not shutil.which(tool):
             sys.exit("links: needs %s: apt-get install iproute2" % tool)
-    if not shutil.which("iperf3"):
+    if options.case != "ladder" and not shutil.which("iperf3"):
         print("links: iperf3 is not installed, so it is not compared: apt-get install iperf3", file=sys.stderr)
     # A signal ends the program through the clean-up.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(1))
+    if options.case == "ladder":
+        try:
+            print(ladder(options))
+        except Failed as error:
+            sys.exit("links: %s" % error)
+        return 0
     failed = False
     for name, case in (("full", full), ("half", half), ("cut", cut)):
         if options.case not in ("all", name):

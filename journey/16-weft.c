@@ -2,7 +2,7 @@
  * The work of 09 to 15 with libweft: no NIC, no queue, no thread in sight.
  *
  *   build/journey/16-weft [--page BYTES] [--pages N] [--ms N] [--nics N] [--workers N] [--no-check] [--provider NAME | --sim MACHINE]
- *                         [--listen PORT | --connect HOST:PORT]
+ *                         [--from ADDRESS,...] [--listen PORT | --connect HOST:PORT]
  */
 #include "bench.h"
 
@@ -39,12 +39,13 @@ static size_t swap(const struct pair *pair, const void *ours, size_t bytes, void
 	return length;
 }
 
-/* Over tcp on one host every address of the loopback device can be a rail of its own. */
+/* Over tcp the addresses name the rails; on one host every address of the loopback device can be one. */
 static void list_rails(const struct pair *pair, uint64_t nics, char *text, size_t room)
 {
-	size_t used = (size_t)snprintf(text, room, "%s", pair->source);
+	size_t used = (size_t)snprintf(text, room, "%s", pair->from ? pair->from : pair->source);
+	bool loopback = !strcmp(text, "127.0.0.1");
 
-	for (uint64_t i = 2; i <= nics && i < 250 && !strcmp(pair->source, "127.0.0.1") && used + 16 < room; i++)
+	for (uint64_t i = 2; i <= nics && i < 250 && loopback && used + 16 < room; i++)
 		used += (size_t)snprintf(text + used, room - used, ",127.0.0.%u", (unsigned)i);
 }
 

@@ -31,11 +31,14 @@ struct pair {
 	pid_t child;          /* the other process, where it was forked here */
 	const char *provider; /* libfabric's name: tcp, shm, efa, simfab, ... */
 	char source[64];      /* our own address on the way to the other: the interface tcp shall use */
+	bool card;            /* NICs that reach a card's memory are asked for first */
+	const char *from;     /* "ADDRESS,ADDRESS,...": our own addresses, one NIC each, instead; or NULL */
 };
 
 /*
- * Takes "--provider NAME" (default: tcp), "--sim MACHINE[,KEY=VALUE]" (simulated NICs instead), "--listen PORT" and
- * "--connect HOST:PORT" out of the arguments. Without the last two the other process is a child of this one, on the same host.
+ * Takes "--provider NAME" (default: tcp), "--sim MACHINE[,KEY=VALUE]" (simulated NICs instead), "--listen PORT",
+ * "--connect HOST:PORT" and "--from ADDRESS,..." (tcp over several interfaces) out of the arguments. Without "--listen" and "--connect"
+ * the other process is a child of this one, on the same host.
  */
 struct pair pair_start(int *argc, char **argv);
 /* The first two of them alone. Before any libfabric call: it changes the environment. */
@@ -74,6 +77,10 @@ int nics_find(const struct pair *pair, struct fi_info *infos[MAX_NICS]);
 void nic_open(struct nic *nic, struct fi_info *info); /* which is the NIC's from now on */
 void nic_open_first(struct nic *nic, const struct pair *pair);
 void nic_register(struct nic *nic, void *base, size_t bytes);
+/* The same for memory on a card; false where this NIC cannot reach it. */
+bool nic_register_card(struct nic *nic, void *base, size_t bytes);
+/* Memory beside that. The caller closes it before the NIC. */
+struct fid_mr *nic_register_more(struct nic *nic, void *base, size_t bytes);
 /* Tells the other side our address and our memory's key, and learns its. */
 void nic_introduce(struct nic *nic, const struct pair *pair);
 void nic_close(struct nic *nic);

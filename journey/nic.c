@@ -44,43 +44,62 @@ static bool uses_sockets(const char *provider)
  * "tcp" means the native provider, which libfabric 1.x calls net: the one it calls tcp needs 70 MB per endpoint. Some providers
  * cannot promise that what completed has landed: asked for first, done without else.
  */
-static struct fi_info *ask(const struct pair *pair)
+static struct fi_info *ask(const struct pair *pair, const char *source)
 {
 	const char *names[] = { !strcmp(pair->provider, "tcp") ? "net" : pair->provider, pair->provider };
 	const uint64_t completions[] = { FI_DELIVERY_COMPLETE, 0 };
-	const char *source = uses_sockets(pair->provider) && *pair->source ? pair->source : NULL;
 	uint32_t known = FI_VERSION(1, 18),
 		 version = fi_version() < known ? fi_version() : known; /* what we were written for */
 	struct fi_info *found = NULL;
 	int result = -FI_ENODATA;
 
-	for (int i = 0; i < 4 && !found; i++) {
-		struct fi_info *hints = make_hints(names[i / 2], completions[i % 2]);
+	for (int i = pair->card ? 0 : 4; i < 8 && !found; i++) {
+		struct fi_info *hints = make_hints(names[i / 2 % 2], completions[i % 2]);
 
+		if (i < 4) {
+			hints->caps |= FI_HMEM;
+			hints->domain_attr->mr_mode |= FI_MR_HMEM;
+		}
 		result = fi_getinfo(version, source, NULL, source ? FI_SOURCE : 0, hints, &found);
 		fi_freeinfo(hints);
 	}
 	if (!found)
-		die("no NIC of provider %s: %s (fi_info -p %s says more)", pair->provider, fi_strerror(-result),
-		    pair->provider);
+		die("no NIC of provider %s%s%s: %s (fi_info -p %s says more)", pair->provider, source ? " at " : "",
+		    source ? source : "", fi_strerror(-result), pair->provider);
 	return found;
 }
 
-int nics_find(const struct pair *pair, struct fi_info *infos[MAX_NICS])
+/* Adds what libfabric lists, behind the first `count` of infos. Returns how many there are then. */
+static int add_nics(const struct pair *pair, const char *source, struct fi_info *infos[MAX_NICS], int count)
 {
-	struct fi_info *found = ask(pair);
-	int count = 0;
+	struct fi_info *found = ask(pair, source);
+	int first = count;
 
 	/* A device is listed again for each of its addresses and modes: the first is the provider's own choice. */
 	for (struct fi_info *info = found; info && count < MAX_NICS; info = info->next) {
 		bool known = false;
 
-		for (int i = 0; i < count; i++)
+		for (int i = first; i < count; i++)
 			known |= !strcmp(infos[i]->domain_attr->name, info->domain_attr->name);
 		if (!known && !(infos[count++] = fi_dupinfo(info)))
 			die("no memory");
 	}
 	fi_freeinfo(found);
+	return count;
+}
+
+int nics_find(const struct pair *pair, struct fi_info *infos[MAX_NICS])
+{
+	char list[1024], *rest = list, *address;
+	int count = 0;
+
+	if (!pair->from)
+		return add_nics(pair, uses_sockets(pair->provider) && *pair->source ? pair->source : NULL, infos, 0);
+	if (strlen(pair->from) >= sizeof(list))
+		die("--from takes up to %zu characters", sizeof(list) - 1);
+	strcpy(list, pair->from);
+	while ((address = strsep(&rest, ",")) && count < MAX_NICS)
+		count = add_nics(pair, address, infos, count);
 	return count;
 }
 
@@ -117,13 +136,49 @@ void nic_open_first(struct nic *nic, const struct pair *pair)
 	nic_open(nic, infos[0]);
 }
 
+static int try_register(struct nic *nic, void *base, size_t bytes, enum fi_hmem_iface where, struct fid_mr **ret_mr)
+{
+	static uint64_t key; /* where the provider does not choose it, it must differ */
+	struct iovec range = { base, bytes };
+	struct fi_mr_attr attr = { .mr_iov = &range,
+				   .iov_count = 1,
+				   .access = FI_SEND | FI_RECV | FI_WRITE | FI_READ | FI_REMOTE_WRITE | FI_REMOTE_READ,
+				   .requested_key = ++key,
+				   .iface = where };
+
+	return fi_mr_regattr(nic->domain, &attr, 0, ret_mr);
+}
+
+/* Chosen for what the NIC reads and writes: the base is ours until nic_introduce() learns the other side's. */
+static void use_region(struct nic *nic, struct fid_mr *mr, void *base)
+{
+	nic->mr = mr;
+	nic->desc = fi_mr_desc(mr);
+	nic->remote_base = (uintptr_t)base;
+}
+
+struct fid_mr *nic_register_more(struct nic *nic, void *base, size_t bytes)
+{
+	struct fid_mr *mr;
+
+	check(try_register(nic, base, bytes, FI_HMEM_SYSTEM, &mr), "fi_mr_regattr");
+	return mr;
+}
+
 void nic_register(struct nic *nic, void *base, size_t bytes)
 {
-	uint64_t access = FI_SEND | FI_RECV | FI_WRITE | FI_READ | FI_REMOTE_WRITE | FI_REMOTE_READ;
+	use_region(nic, nic_register_more(nic, base, bytes), base);
+}
 
-	check(fi_mr_reg(nic->domain, base, bytes, access, 0, 1, 0, &nic->mr, NULL), "fi_mr_reg");
-	nic->desc = fi_mr_desc(nic->mr);
-	nic->remote_base = (uintptr_t)base; /* until the other side's is known: ours, for nic_introduce() */
+bool nic_register_card(struct nic *nic, void *base, size_t bytes)
+{
+	bool simulated = getenv("SIMFAB"); /* which takes any memory for the host's */
+	struct fid_mr *mr;
+
+	if (simulated || !(nic->info->caps & FI_HMEM) || try_register(nic, base, bytes, FI_HMEM_CUDA, &mr))
+		return false;
+	use_region(nic, mr, base);
+	return true;
 }
 
 /* guide: introduce */

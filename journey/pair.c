@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { CONNECT_S = 10 };
+
 void die(const char *format, ...)
 {
 	va_list list;
@@ -102,21 +104,30 @@ static int listen_once(const char *port)
 	return accepted;
 }
 
+/* The other side may start a little later, so a port that nobody listens at yet is tried again for a while. */
 static int connect_to(const char *where)
 {
+	uint64_t give_up = now_ns() + CONNECT_S * UINT64_C(1000000000);
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = AF_INET }, *found;
 	const char *colon = strrchr(where, ':');
 	char host[256];
-	int fd;
+	int fd, failed;
 
 	if (!colon || colon == where || (size_t)(colon - where) >= sizeof(host))
 		die("--connect needs HOST:PORT, not '%s'", where);
 	snprintf(host, sizeof(host), "%.*s", (int)(colon - where), where);
 	if (getaddrinfo(host, colon + 1, &hints, &found))
 		die("there is no host '%s'", host);
-	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen))
-		die("%s: %s (start the other side with --listen first)", where, strerror(errno));
+	do {
+		fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		failed = fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) ? errno : 0;
+		if (failed && fd >= 0)
+			close(fd);
+		if (failed)
+			poll(NULL, 0, 20); /* milliseconds, until the next try */
+	} while (failed == ECONNREFUSED && now_ns() < give_up);
+	if (failed)
+		die("%s: %s (is the other side started with --listen?)", where, strerror(failed));
 	freeaddrinfo(found);
 	return fd;
 }
@@ -147,6 +158,9 @@ struct pair pair_start(int *argc, char **argv)
 	struct sockaddr_storage own;
 	socklen_t bytes = sizeof(own);
 
+	pair.from = take(argc, argv, "--from");
+	if (pair.from && strcmp(pair.provider, "tcp"))
+		die("--from is for tcp: other NICs have no address of the host's");
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (!port && !where) {

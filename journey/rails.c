@@ -2,7 +2,7 @@
  * All NICs at once, and what it takes to keep them busy: one more idea for each program from 09-rails to 15-lazy.
  *
  *   build/journey/09-rails [--rung 9..15] [--nics N] [--threads N] [--depth N] [--page BYTES] [--pages N] [--ms N] [--no-check]
- *                          [--provider NAME | --sim MACHINE] [--listen PORT | --connect HOST:PORT]
+ *                          [--provider NAME | --sim MACHINE] [--from ADDRESS,...] [--listen PORT | --connect HOST:PORT]
  */
 #include "near.h"
 #include "rails.h"

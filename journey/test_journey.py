@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs one program of the journey over every transport it has here and looks at what it prints: the shape, never the speed."""
+import ctypes
 import os
 import re
+import socket
 import subprocess
 import sys
 import unittest
@@ -68,6 +70,39 @@ class Journey(unittest.TestCase):
     def test_workers(self):
         out = self.look(["--threads", "2"], "p5,nics=8")
         self.assertIn("8 simulated NICs, %d worker" % (1 if NAME < "11" else 2), out)
+
+    @unittest.skipUnless("09" <= NAME, "has one NIC")
+    def test_two_sides_and_an_address_for_each_nic(self):
+        """As on two hosts with two links each. The side that connects starts first and tries until the other one listens."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        usual, shapes = CASES[NAME]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment(None)}
+        with subprocess.Popen([PROGRAM, *usual, "--connect", "127.0.0.1:%d" % port, "--from", "127.0.0.1,127.0.0.2"], **options) as one:
+            with subprocess.Popen([PROGRAM, *usual, "--listen", str(port), "--from", "127.0.0.3,127.0.0.4"], **options) as two:
+                heard = two.communicate(timeout=100)
+            said = one.communicate(timeout=100)
+        self.assertEqual((one.returncode, said[1], two.returncode, heard), (0, "", 0, ("", "")))
+        self.assertRegex(said[0], "^2 NICs, .*\n$")
+        self.assertRegex(said[0].strip(), "^%s$" % shapes[0])
+
+    @unittest.skipUnless(NAME == "06-write", "moves no memory of a card")
+    def test_memory_of_a_card(self):
+        """With this host's card, or with a library that stands in for the driver's; no NIC here reaches either."""
+        env = environment(None)
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            done = subprocess.run([PROGRAM, "--gpu"], env=env, capture_output=True, text=True, timeout=100)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertRegex(done.stderr, "^no card here: libcuda.so.1")
+            env["LD_LIBRARY_PATH"] = os.environ["STANDIN"]
+        for arguments in (["--provider", "tcp"], ["--provider", "shm"], ["--sim", "p5,nics=8,strict=1"]):
+            done = subprocess.run([PROGRAM, "--gpu", "--bytes", "1000000", *arguments], env=env, capture_output=True, text=True,
+                                  timeout=100)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("1000000 bytes arrived whole on the card", done.stdout)
 
     @unittest.skipUnless(NAME == "08-topology", "is no map")
     def test_map(self):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """weft ladder: every rung runs, the model does what its manual page says, the chart is a picture. Shapes, no speeds."""
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -49,11 +50,29 @@ class Ladder(unittest.TestCase):
             self.assertTrue(row.endswith("   measured"), row)
         self.assertNotIn("simulated", done.stdout)
 
+    def test_two_sides(self):
+        """As two hosts run it, here both on the loopback device, a NIC for each of two addresses."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        usual = [WEFT, "ladder", "--rounds", "1", "--page", "4K"]
+        with subprocess.Popen([*usual, "--listen", str(port), "--from", "127.0.0.3,127.0.0.4"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) as other:
+            done = subprocess.run([*usual, "--json", "--connect", "127.0.0.1:%d" % port, "--from", "127.0.0.1,127.0.0.2"],
+                                  capture_output=True, text=True, timeout=200)
+            heard = other.communicate(timeout=60)[0]
+        self.assertEqual((done.returncode, done.stderr, other.returncode, heard), (0, "", 0, ""))
+        rungs = json.loads(done.stdout)["rungs"]
+        self.assertEqual([rung["nics"] for rung in rungs], [1] + 8 * [2])
+        self.assertEqual([rung["modelled"] for rung in rungs], 9 * [""])
+
     def test_bad_words(self):
         for arguments, sentence in ((["--sim", "p5", "--provider", "tcp"], "exclude each other"),
                                     (["--sim", "nosuch"], "nosuch"), (["--rounds", "0"], "rounds"),
                                     (["--json", "--svg", "-"], "would mix"),
-                                    (["--far-ns", "1"], "belong to --sim")):
+                                    (["--far-ns", "1"], "belong to --sim"),
+                                    (["--sim", "p5", "--listen", "7000"], "real NICs"),
+                                    (["--listen", "7000", "--json"], "belong to the other host")):
             done = ladder(*arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(sentence, done.stderr)

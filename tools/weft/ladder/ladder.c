@@ -35,7 +35,7 @@ const struct ladder_rung ladder_rungs[LADDER_RUNGS] = {
 #define UNSET UINT64_MAX
 struct options {
 	bool json;
-	const char *svg, *sim, *provider;
+	const char *svg, *sim, *provider, *listen, *connect, *from;
 	uint64_t rounds, page, workers, nics, post_ns, far_ns, hop_ns;
 };
 
@@ -62,6 +62,12 @@ static int read_options(int argc, char **argv, struct options *ret)
 		  NULL, NULL, false },
 		{ "provider", CMD_STRING, &ret->provider, "NAME", "without --sim: libfabric's provider; default tcp", 0,
 		  0, NULL, NULL, false },
+		{ "listen", CMD_STRING, &ret->listen, "PORT", "be the other host: serve one run of --connect", 0, 0,
+		  NULL, NULL, false },
+		{ "connect", CMD_STRING, &ret->connect, "HOST:PORT", "write to the host that runs --listen", 0, 0, NULL,
+		  NULL, false },
+		{ "from", CMD_STRING, &ret->from, "ADDRESS,...", "tcp: this host's addresses, a NIC each", 0, 0, NULL,
+		  NULL, false },
 		{ "nics", CMD_NUMBER, &ret->nics, "N",
 		  "use N NICs; over tcp N endpoints of one interface, 4 by default", 1, 64, NULL, NULL, false },
 		{ "workers", CMD_NUMBER, &ret->workers, "N", "threads from rung 11 on; default: one for 4 NICs", 1, 64,
@@ -71,9 +77,9 @@ static int read_options(int argc, char **argv, struct options *ret)
 		{ "page", CMD_SIZE, &ret->page, "BYTES", "size of a page; default 64K", 8, 1 << 24, NULL, NULL, false },
 		{ "post-ns", CMD_NUMBER, &ret->post_ns, "N", "model: CPU time of a post; default 450", 0, 100000, NULL,
 		  NULL, false },
-		{ "far-ns", CMD_NUMBER, &ret->far_ns, "N", "model: extra for the other socket's memory; default 100", 0,
+		{ "far-ns", CMD_NUMBER, &ret->far_ns, "N", "model: extra for the other socket's memory; default 90", 0,
 		  100000, NULL, NULL, false },
-		{ "hop-ns", CMD_NUMBER, &ret->hop_ns, "N", "model: a cache line between cores; default 150", 1, 100000,
+		{ "hop-ns", CMD_NUMBER, &ret->hop_ns, "N", "model: a cache line between cores; default 158", 1, 100000,
 		  NULL, NULL, false },
 		{ 0 },
 	};
@@ -88,6 +94,14 @@ static int read_options(int argc, char **argv, struct options *ret)
 	if (!ret->sim && (ret->post_ns != UNSET || ret->far_ns != UNSET || ret->hop_ns != UNSET)) {
 		fprintf(stderr,
 			"weft ladder: --post-ns, --far-ns and --hop-ns belong to --sim: nothing else is modelled\n");
+		return -1;
+	}
+	if (ret->listen && (ret->connect || ret->json || ret->svg)) {
+		fprintf(stderr, "weft ladder: --listen serves; --connect, --json and --svg belong to the other host\n");
+		return -1;
+	}
+	if (ret->sim && (ret->listen || ret->connect || ret->from)) {
+		fprintf(stderr, "weft ladder: --listen, --connect and --from are for real NICs, not for --sim\n");
 		return -1;
 	}
 	if (ret->json && ret->svg && strcmp(ret->svg, "-") == 0) {
@@ -108,11 +122,26 @@ static void set_simfab(const struct ladder *ladder, bool waits)
 	setenv("SIMFAB", spec, 1);
 }
 
+/* The other host, and what of this one to use. */
+static int add_hosts(const struct ladder *ladder, const char **arguments, int count)
+{
+	const char *pairs[][2] = { { "--listen", ladder->listen },
+				   { "--connect", ladder->connect },
+				   { "--from", ladder->from } };
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
+		if (pairs[i][1]) {
+			arguments[count++] = pairs[i][0];
+			arguments[count++] = pairs[i][1];
+		}
+	return count;
+}
+
 static int run_rung(struct ladder *ladder, struct ladder_row *row, char *why, size_t room)
 {
 	const struct ladder_rung *rung = row->rung;
 	char millis[24], page[24], nics[24], workers[24];
-	const char *arguments[24] = { "--plain", "--ms", millis, "--page", page };
+	const char *arguments[32] = { "--plain", "--ms", millis, "--page", page };
 	struct ladder_sample sample;
 	int count = 5, rc;
 
@@ -126,6 +155,7 @@ static int run_rung(struct ladder *ladder, struct ladder_row *row, char *why, si
 	} else {
 		arguments[count++] = "--provider";
 		arguments[count++] = ladder->provider;
+		count = add_hosts(ladder, arguments, count);
 	}
 	if (rung->number == 7) {
 		arguments[count++] = "--depth";
@@ -138,8 +168,8 @@ static int run_rung(struct ladder *ladder, struct ladder_row *row, char *why, si
 		arguments[count++] = rung->number == 16 ? "--workers" : "--threads";
 		arguments[count++] = workers;
 	}
-	rc = ladder_run(rung->program, arguments, &sample, why, room);
-	if (rc)
+	rc = ladder_run(rung->program, arguments, ladder->listen ? NULL : &sample, why, room);
+	if (rc || ladder->listen)
 		return rc;
 	/* An engine takes no more workers than this host has cores. On the machine that is simulated it has one per group, as 15 has. */
 	if (ladder->sim && rung->number == 16)
@@ -206,9 +236,12 @@ static double chosen(uint64_t option, double by_default)
 }
 
 /*
- * None of these was chosen after looking at what comes out. Published: 450 ns per post on EFA (fabric-lib: 56 posts in 27.9 us).
- * Our estimates for a two-socket EPYC 7003, the p5's processor, rounded and not yet checked against a measurement: about 100 ns more
- * for the other socket's memory, and 150 ns for a cache line that changes cores (about 100 within a socket, 200 between them).
+ * All of these are published measurements; none was chosen after looking at what comes out.
+ *  - 450 ns per post on EFA, the middle of the 400 to 500 ns that follow from fabric-lib's figure: posting to 56 peers takes 27.9 us.
+ *  - A cache line between two cores of a two-socket EPYC 7R13, the p5's processor: 107 ns within a socket and 197 ns between them
+ *    (github.com/nviennot/core-to-core-latency, medians on a c6a.metal). Of eight workers, four on each socket, the next to want a line
+ *    is one of three on this socket or of four on the other: (3 x 107 + 4 x 197) / 7 = 158 ns a hop.
+ *  - The way over the link between the sockets, from the same two figures: 197 - 107 = 90 ns more for a line of the other's memory.
  */
 int weft_cmd_ladder(int argc, char **argv)
 {
@@ -226,15 +259,22 @@ int weft_cmd_ladder(int argc, char **argv)
 	}
 	if (options.svg && !(svg = open_svg(options.svg)))
 		return CMD_FAILED;
-	ladder.model = (struct ladder_model){ chosen(options.post_ns, 450), chosen(options.far_ns, 100),
-					      chosen(options.hop_ns, 150) };
+	ladder.model = (struct ladder_model){ chosen(options.post_ns, 450), chosen(options.far_ns, 90),
+					      chosen(options.hop_ns, 158) };
 	ladder.rounds = (int)options.rounds;
 	ladder.sim = options.sim;
 	ladder.provider = options.provider ? options.provider : "tcp";
 	ladder.page_bytes = options.page;
 	ladder.workers = options.workers;
-	ladder.nics = options.nics ? options.nics : options.sim || strcmp(ladder.provider, "tcp") ? 0 : 4;
-	status = run_all(&ladder, !options.json && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO));
+	ladder.listen = options.listen;
+	ladder.connect = options.connect;
+	ladder.from = options.from;
+	ladder.nics = options.nics;
+	if (!ladder.nics && !ladder.sim && !ladder.from && strcmp(ladder.provider, "tcp") == 0)
+		ladder.nics = 4;
+	status = run_all(&ladder, !options.json && !options.listen && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO));
+	if (options.listen)
+		return status;
 	if (status == CMD_OK && svg)
 		status = write_svg(&ladder, svg, options.svg);
 	if (status == CMD_OK && options.json)

@@ -51,11 +51,15 @@ struct ladder {
 	int rounds;
 	const char *sim; /* NULL: this host's own NICs, and nothing is modelled */
 	const char *provider;
+	const char *listen, *connect, *from; /* two hosts; NULL: both sides are here */
 	uint64_t page_bytes, workers, nics;
 	double line_gbit;
 };
 
-/* Runs a program of the journey with these arguments, NULL ends them. 0, or a negative errno with a sentence in `why`. */
+/*
+ * Runs a program of the journey with these arguments, NULL ends them. 0, or a negative errno with a sentence in `why`. The side that
+ * serves prints nothing: its ret_sample is NULL.
+ */
 int ladder_run(const char *program, const char *const *arguments, struct ladder_sample *ret_sample, char *why,
 	       size_t room);
 

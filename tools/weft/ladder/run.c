@@ -133,6 +133,8 @@ int ladder_run(const char *program, const char *const *arguments, struct ladder_
 			 text[0] ? ": " : "", text);
 		return -EIO;
 	}
+	if (!ret_sample)
+		return 0;
 	if (sscanf(text, "writes=%lf page=%lf wall=%lf cpu=%lf workers=%d nics=%d line=%lf", &s.writes, &s.page_bytes,
 		   &s.wall_s, &s.cpu_s, &s.workers, &s.nics, &s.line_bps) != 7) {
 		snprintf(why, room, "%s does not say what it measured: %.80s", program, text);

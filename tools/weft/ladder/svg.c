@@ -45,7 +45,9 @@ static void head(const struct ladder *ladder, FILE *to)
 		"<rect width=\"%d\" height=\"%d\" fill=\"#fafbfc\"/>\n"
 		"<text x=\"48\" y=\"54\" font-size=\"30\" font-weight=\"700\">One idea at a time: %s</text>\n",
 		WIDTH, HEIGHT, WIDTH, HEIGHT,
-		ladder->sim ? "from one NIC to the line (simulated)" : "one host, real NICs (measured)");
+		ladder->sim       ? "from one NIC to the line (simulated)"
+		: ladder->connect ? "real NICs (measured)"
+				  : "one host, real NICs (measured)");
 	fprintf(to,
 		"<text x=\"48\" y=\"84\" font-size=\"16\" fill=\"#5b6472\">Gbit/s, pages of %llu bytes in random "
 		"order, %s %s, "
@@ -143,12 +145,13 @@ void ladder_print_svg(const struct ladder *ladder, FILE *to)
 			"write is measured, the host around it is modelled: a core per worker, %.0f ns per post,</text>"
 			"<text x=\"48\" y=\"686\" font-size=\"14\" fill=\"#5b6472\">+%.0f ns for the other socket's "
 			"memory, %.0f ns for a "
-			"shared cache line to change cores (estimates). No parameter is fitted to the "
+			"shared cache line to change cores (published measurements). None is fitted to the "
 			"tutorial.</text>\n",
 			ladder->model.post_ns, ladder->model.far_ns, ladder->model.hop_ns);
 	else
 		fprintf(to,
-			"<text x=\"48\" y=\"664\" font-size=\"14\" fill=\"#5b6472\">Both processes share this host's "
-			"cores; nothing is modelled.</text>\n");
+			"<text x=\"48\" y=\"664\" font-size=\"14\" fill=\"#5b6472\">%s; nothing is modelled.</text>\n",
+			ladder->connect ? "Between two hosts, or namespaces of one"
+					: "Both processes share this host's cores");
 	fputs("</svg>\n", to);
 }

@@ -43,7 +43,9 @@ void ladder_print_table(const struct ladder *ladder, FILE *to)
 		    "model: %.0f ns per post, far memory +%.0f ns, a shared line %.0f ns per hop, a core per worker\n",
 		    ladder->model.post_ns, ladder->model.far_ns, ladder->model.hop_ns);
 	else
-		fprintf(to, "nothing is modelled; this host's cores run both sides\n");
+		fprintf(to, "nothing is modelled; %s\n",
+			ladder->connect ? "the other side is another host, or a namespace of this one"
+					: "this host's cores run both sides");
 	fprintf(to, "the tutorial's figures: two p5 hosts, GPU memory, 64 KiB pages\n");
 }
 
