@@ -2,7 +2,7 @@
 BUILD ?= build
 ARGS ?=
 
-.PHONY: all build bench compare links test check fuzz asan tsan install uninstall format clean setup setup-tests setup-verbs help torture matrix other verbs guide pictures
+.PHONY: all build bench compare links test check fuzz asan tsan install uninstall format clean setup setup-tests setup-verbs setup-guide help torture matrix other verbs guide pictures
 all: build
 
 help:
@@ -76,7 +76,10 @@ verbs: setup-verbs build
 torture: build
 	@$(BUILD)/tests/torture --seed $(or $(SEED),$$(date +%s)) --minutes $(or $(MINUTES),1) $(ARGS)
 
-guide: setup-tests
+setup-guide:
+	@scripts/setup --guide
+
+guide: setup-guide
 	@scripts/guide check && scripts/guide site $(BUILD)/guide
 
 # The chart's figures are those of this host's CPU: draw it where nothing else runs.

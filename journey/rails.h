@@ -51,6 +51,7 @@ struct shared {
 } __attribute__((aligned(64))); /* one cache line: it is where all of them want it, one at a time */
 /* guide end */
 
+/* guide: own */
 struct worker {
 	struct ideas ideas;
 	const struct work *work;
@@ -64,6 +65,7 @@ struct worker {
 	pthread_barrier_t *start;
 	pthread_t thread;
 } __attribute__((aligned(128))); /* two lines: the processor fetches them in pairs */
+/* guide end */
 
 void worker_prepare(struct worker *worker, unsigned depth);
 /* Posts and polls until end_ns has passed and everything has ended. */
