@@ -98,7 +98,9 @@ static void *worker_main(void *argument)
 
 	if (worker->ideas.pin)
 		stay_on(worker->core);
-	pthread_barrier_wait(worker->start);
+	pthread_barrier_wait(
+	    worker->start); /* a busy host takes its time to start threads: that is no part of the work */
+	worker->end_ns = now_ns() + worker->ms * 1000000;
 	worker_run(worker);
 	return NULL;
 }
@@ -125,16 +127,18 @@ static void make_workers(struct bench *bench, unsigned depth)
 static struct result measure(struct bench *bench, uint64_t ms)
 {
 	struct result result = { .workers = bench->threads, .nics = bench->nics, .page_bytes = bench->work.page_bytes };
-	uint64_t start = now_ns();
 	pthread_barrier_t barrier;
+	uint64_t start;
 
-	pthread_barrier_init(&barrier, NULL, (unsigned)bench->threads);
+	pthread_barrier_init(&barrier, NULL, (unsigned)bench->threads + 1);
 	for (int i = 0; i < bench->threads; i++) {
 		bench->workers[i].start = &barrier;
-		bench->workers[i].end_ns = start + ms * 1000000;
+		bench->workers[i].ms = ms;
 		if (pthread_create(&bench->workers[i].thread, NULL, worker_main, &bench->workers[i]))
 			die("cannot start a thread");
 	}
+	pthread_barrier_wait(&barrier);
+	start = now_ns();
 	for (int i = 0; i < bench->threads; i++) {
 		pthread_join(bench->workers[i].thread, NULL);
 		result.writes += bench->workers[i].done;

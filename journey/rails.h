@@ -59,7 +59,7 @@ struct worker {
 	struct rail *rails;
 	int count, index;
 	unsigned core;
-	uint64_t end_ns, next, done, refused, cpu_ns;
+	uint64_t ms, end_ns, next, done, refused, cpu_ns;
 	struct list *list; /* eager: being posted */
 	int lists;         /* and how many are alive */
 	pthread_barrier_t *start;
