@@ -37,6 +37,7 @@ struct sim_machine {
 
 	/* the NIC's own figures */
 	uint64_t rate_bps, op_ns, latency_ns, handshake_ns;
+	uint64_t post_ns; /* CPU time of a post */
 	uint32_t tx_size, rx_size, mtu, inject_size, iov_limit, reorder;
 	uint64_t max_msg_size;
 };

@@ -4,7 +4,7 @@
  *
  * rate [--sim SPEC] [--bytes N] [--depth N] [--batch N] [--seconds S] [--immediate]
  *
- * SPEC defaults to $SIMFAB, else p5,copy=none. Every figure printed is simulated.
+ * SPEC defaults to $SIMFAB, else p5,copy=none,post_ns=0. Every figure printed is simulated.
  */
 #include "clock.h"
 
@@ -285,7 +285,7 @@ static void report(const struct options *o)
 		       100 * r.cpu / r.wall);
 	close_bench(&bench);
 	snprintf(unbound, sizeof unbound, "%s%s", o->spec,
-		 strncmp(o->spec, "null", 4) ? ",rate=inf,latency=0,op_ns=0" : "");
+		 strncmp(o->spec, "null", 4) ? ",rate=inf,latency=0,op_ns=0,post_ns=0" : "");
 	open_bench(&bench, o, unbound);
 	r = run(&bench, o->seconds);
 	printf("simulated model cost  %9.1f ns of CPU per request (post, complete and this loop; NICs that "
@@ -324,7 +324,7 @@ int main(int argc, char **argv)
 			return 2;
 	}
 	if (!o.spec)
-		o.spec = "p5,copy=none";
+		o.spec = "p5,copy=none,post_ns=0";
 	o.spec = strdup(o.spec); /* the environment it may point into is about to change */
 	find_provider(argv[0]);
 	sim_clock_start();

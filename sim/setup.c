@@ -7,6 +7,7 @@
 #include "spec.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -154,11 +155,17 @@ const char *wf_sim_provider(void)
 
 const char *wf_sim_kind(void)
 {
+	static char kind[80];
 	const char *text = getenv("SIMFAB");
 	struct sim_spec spec;
 	char error[256];
 
-	if (!text || sim_spec_parse(text, &spec, error, sizeof error) || !spec.card_efa)
+	if (!text || sim_spec_parse(text, &spec, error, sizeof error))
 		return "simulated NICs";
-	return "simulated card, real EFA provider";
+	if (spec.card_efa)
+		return "simulated card, real EFA provider";
+	if (!spec.post_ns)
+		return "simulated NICs, posts take no CPU time";
+	snprintf(kind, sizeof kind, "simulated NICs, a post takes %" PRIu64 " ns of CPU", spec.post_ns);
+	return kind;
 }

@@ -16,7 +16,8 @@ int wf_sim_setup(const char *spec, char *error, size_t error_bytes);
  * card=efa "efa" or "efa-direct". */
 const char *wf_sim_provider(void);
 
-/* Returns a description for headlines: "simulated NICs", or with card=efa which part is real. */
+/* Returns a description for headlines: that NICs are simulated and what a post costs, or with card=efa which part is real. The
+ * text is good until the next call. */
 const char *wf_sim_kind(void);
 
 #endif

@@ -30,7 +30,7 @@ static const struct key keys[] = {
 	{ { "latency", "15us", "from the last byte sent to the completion" }, TIME, AT(latency_ns), 0, 0 },
 	{ { "jitter", "5us", "extra latency, uniform between 0 and this" }, TIME, AT(jitter_ns), 0, 0 },
 	{ { "op_ns", "1250", "least time a NIC spends on one request" }, TIME, AT(op_ns), 0, 0 },
-	{ { "post_ns", "450", "CPU time one post takes (busy wait)" }, TIME, AT(post_ns), 0, 0 },
+	{ { "post_ns", "450", "CPU time one post takes (busy wait); 0: none" }, TIME, AT(post_ns), 0, 0 },
 	{ { "poll_ns", "100", "CPU time one CQ read takes (busy wait)" }, TIME, AT(poll_ns), 0, 0 },
 	{ { "copy", "full, edges, none", "how much of each payload moves" }, COPY, AT(copy), 0, 0 },
 	{ { "reorder", "0..64", "how far a request may be overtaken" }, COUNT, AT(reorder), 0, 64 },
@@ -271,6 +271,7 @@ static void take_machine(struct sim_spec *spec, const struct sim_machine *machin
 	spec->rate_bps = machine->timeless ? 0 : machine->rate_bps;
 	spec->latency_ns = machine->timeless ? 0 : machine->latency_ns;
 	spec->op_ns = machine->op_ns;
+	spec->post_ns = machine->timeless ? 0 : machine->post_ns;
 	spec->handshake_ns = machine->timeless ? 0 : machine->handshake_ns;
 	spec->handshake_depth = 16;
 	spec->unresponsive_ns = 500000000;

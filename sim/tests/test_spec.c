@@ -44,6 +44,9 @@ static void machines(void **state)
 	assert_int_equal(p5.rate_bps, 100000000000ull);
 	assert_int_equal(p5.tx, 4096);
 	assert_int_equal(p5.rx, 8192);
+	assert_int_equal(p5.post_ns, 450);
+	assert_int_equal(good("p5,post_ns=0").post_ns, 0);
+	assert_int_equal(good("null").post_ns, 0); /* it models no time */
 	assert_int_equal(good("p5en").nics, 16);
 	assert_int_equal(good("p6-b200").nics, 8);
 	assert_int_equal(good("p6-b300").nics, 16);
