@@ -130,6 +130,8 @@ int weft_cmd_bench(int argc, char **argv)
 	if (!options.sim && !options.is_client && cmd_topology_check_environment("weft bench") < 0)
 		return CMD_FAILED;
 	rc = set_up_sim(&options);
+	if (rc == CMD_OK && bench_fit(&options) < 0)
+		return CMD_USAGE;
 	if (rc == CMD_OK && options.is_listener)
 		return bench_listen(&options);
 	if (rc == CMD_OK && options.is_client)

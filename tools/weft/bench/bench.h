@@ -74,6 +74,7 @@ struct bench_options {
 	char **argv;
 	bool size_given, page_size_given, pages_given, region_given, depth_given, duration_given;
 	uint64_t size, page_size, pages, region, duration_ns, warmup_ns, ops;
+	uint64_t in_flight; /* bytes that fill the NICs; 0: not known */
 	const char *sim;
 	bool sim_copies; /* the simulated NICs move every byte */
 	struct cmd_strings kill, revive;
@@ -145,6 +146,10 @@ void bench_paths_note(struct bench_summary *summary, weft_engine *engine, weft_p
 int bench_options_read(int argc, char **argv, struct bench_options *ret_options);
 /* The same options for pages or operations of another size. 0, or -1 with everything said. */
 int bench_options_resize(struct bench_options *options, uint64_t size);
+/* Operations in flight, and the region, for that many bytes at least. As above. */
+int bench_options_in_flight(struct bench_options *options, uint64_t bytes);
+/* fit.c: the same for what the NICs here carry, where nobody said how many operations are in flight. */
+int bench_fit(struct bench_options *options);
 void bench_params_describe(const struct bench_params *params, char *text, size_t room);
 /* Time limits that were asked for. */
 void bench_limits_config(const struct bench_params *params, struct weft_config *config);

@@ -25,7 +25,7 @@ static const struct {
 	[BENCH_READ] = { MIB, 16, 256 * MIB },       [BENCH_SCATTER] = { 64 * KIB, 16, 256 * MIB },
 	[BENCH_SEND] = { 4 * KIB, 64, 16 * MIB },    [BENCH_CALL] = { 64, 1, 16 * MIB },
 };
-enum { DEFAULT_PARTS = 64, DEFAULT_SLOTS = 65536, MOST_PAGES = 4096 };
+enum { DEFAULT_PARTS = 64, DEFAULT_SLOTS = 65536, MOST_PAGES = 4096, MOST_DEPTH = 512 };
 #define DEFAULT_BYTES (4 * MIB) /* of an operation on pages */
 
 static const struct cmd_usage usage = {
@@ -107,7 +107,8 @@ static const struct cmd_option table[] = {
 	  .min = 1,
 	  .max = BENCH_DEPTH_MAX,
 	  .given = &given.depth_given,
-	  .help = "operations in flight (default 32 for pages, 16 for other data, 64 for send, 1 for call)" },
+	  .help = "operations in flight (default 32 for pages, 16 for other data, 64 for send, 1 for call; more "
+		  "where the NICs are fast enough)" },
 	{ .name = "direction",
 	  .type = CMD_CHOICE,
 	  .value = &given.direction,
@@ -431,6 +432,21 @@ static int check_sizes(struct bench_options *options)
 	return 0;
 }
 
+/* Not for messages, which both sides copy, and within what their memory and the engine's own default take. */
+static void fill_line(struct bench_options *options)
+{
+	uint64_t bytes = has_pages(options->params.op) ? options->pages * options->page_size : options->size;
+	uint64_t processes = options->clients * (options->direction == BENCH_BOTH ? 2 : 1);
+	uint64_t most = bench_memory_limit() / processes / 2 / bytes, depth = options->in_flight / bytes + 1;
+
+	if (!options->in_flight || bench_op_is_message(options->params.op))
+		return;
+	depth = depth > MOST_DEPTH ? MOST_DEPTH : depth;
+	depth = depth > most ? most : depth;
+	if (depth > options->params.depth)
+		options->params.depth = depth;
+}
+
 /* What follows from what was given. */
 static void fill_in(struct bench_options *options)
 {
@@ -444,6 +460,16 @@ static void fill_in(struct bench_options *options)
 		options->region = defaults[options->params.op].region;
 	if (!options->pages_given)
 		options->pages = default_pages(options);
+	fill_line(options);
+}
+
+int bench_options_in_flight(struct bench_options *options, uint64_t bytes)
+{
+	options->in_flight = bytes;
+	if (options->sizes.count)
+		return 0; /* each size is filled in before its run */
+	fill_in(options);
+	return lay_out(options);
 }
 
 int bench_options_resize(struct bench_options *options, uint64_t size)
