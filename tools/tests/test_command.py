@@ -452,8 +452,19 @@ class Sim(Case):
         for line in ("transport", "throughput"):
             self.assertRegex(run.stdout, rf"(?m)^ +{line} .*simulated")
         self.assertIn("verified      no: the simulated NICs", run.stdout)
+        self.assertIn("in flight (simulated NICs, a post takes 450 ns of CPU)", run.stdout)
+        run = weft("bench", "--sim", "p5,nics=2,copy=none,post_ns=0", "--quiet", *SHORT)
+        self.assertIn("in flight (simulated NICs, posts take no CPU time)", run.stdout, run.stderr)
         run = weft("bench", "--sim", "p5,nics=2", "--csv", *SHORT)
         self.assertIn(",true,false,20", run.stdout, run.stderr)  # simulated, not interrupted, the time
+
+    def test_depth_follows_the_line(self):
+        """What 200 Gbit/s carry in 1.4 ms is 34 operations of 1 MiB. Not where it was said, nor where the host's cores copy."""
+        write = ("--op", "write", "--duration", "100ms", "--warmup", "50ms")
+        self.assertEqual(self.result("--sim", "p5,nics=2,copy=none", *write)["depth"], 34)
+        self.assertEqual(self.result("--sim", "p5,nics=4,copy=none", "--rails", "2", *write)["depth"], 34)
+        self.assertEqual(self.result("--sim", "p5,nics=2,copy=none", "--depth", "5", *write)["depth"], 5)
+        self.assertEqual(self.result("--sim", "p5,nics=2", *write)["depth"], 16)
 
     def test_low_rate_is_explained(self):
         """Copying is the host's work: said where it is the limit, and what to do."""
