@@ -91,9 +91,12 @@ typedef void (*weft_log_fn)(void *context, enum weft_log_level level, const char
 #define WEFT_MANUAL_PROGRESS (1u << 0) /* no threads: the application calls weft_engine_progress() */
 /* Only peers added here may reach us. By default every engine that says hello may (docs/SECURITY.md). */
 #define WEFT_REFUSE_UNKNOWN (1u << 1)
-/* Beside the provider that config names, reach peers of this host over the local rail (docs/decisions/16-local-rail.md). Their
- * memory is then written and read over it alone, and over the NICs where the kernel lets nobody copy. */
+/* Peers of this host are reached over the local rail (docs/decisions/16-local-rail.md): their memory is written and read over it
+ * alone, and over the NICs where the kernel lets nobody copy. Not where config names a provider or rails: everything then goes
+ * over those, unless this flag asks for the local rail beside them. */
 #define WEFT_WITH_LOCAL (1u << 2)
+/* No local rail, whatever config names: peers of this host are reached like others. */
+#define WEFT_NO_LOCAL (1u << 3)
 
 /* Zero means "the default" in every field except size. */
 struct weft_config {
@@ -101,9 +104,9 @@ struct weft_config {
 	/* require this provider: "efa", "efa-direct", "verbs", "tcp", "local", "shm", …; default: the best there is */
 	const char *provider;
 	const char *rails;    /* only these NICs: names or local addresses, comma separated */
-	const char *avoid;    /* none of these */
+	const char *avoid;    /* none of these; "local" is the local rail */
 	const char *topology; /* an hwloc XML file to use in place of this host's topology; trusted: docs/TOPOLOGY.md */
-	uint32_t max_rails;   /* use at most this many rails */
+	uint32_t max_rails;   /* use at most this many rails, local ones beside them not counted */
 	uint32_t max_workers; /* start at most this many worker threads; default: one per group of rails */
 	uint32_t flags;       /* WEFT_MANUAL_PROGRESS | … */
 	uint32_t max_transfers;  /* operations accepted and not yet taken from their queue; default 1024 */
@@ -259,7 +262,7 @@ int weft_region_export(weft_engine *engine, weft_region region, void *blob, size
  * everything as it was. */
 int weft_region_revoke(weft_engine *engine, weft_region region);
 
-/* Memory for regions that peers of this host map (provider "local"): they copy there without a system call. To other peers it is
+/* Memory for regions that peers of this host map (over the local rail): they copy there without a system call. To other peers it is
  * memory like any other. Zeros; of huge pages where the host has enough of them free, on a NUMA node ("numa:1") if it has room;
  * NULL: anywhere. Register it, or a part of it, as any memory; a peer that holds the descriptor of a part can map the whole.
  * weft_engine_close() frees what is left. -ENOMEM. -EINVAL: no bytes, or near is not of that form. */
@@ -491,6 +494,9 @@ struct weft_rail_info {
 	bool waits;             /* the worker can sleep on it */
 	bool emulated; /* the provider writes by messages, which take CPU time at the peer (EFA without RDMA writes) */
 	uint64_t writes, reads, sends, bytes, errors, retries, reopened; /* since open */
+	/* of the bytes of a local rail, those copied to and from memory that the peer's weft_memory_alloc() gave and we map; the
+	 * kernel copied the others */
+	uint64_t mapped_bytes;
 };
 /* rail counts from 0. -ENOENT: no such rail. */
 int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *ret_info, size_t info_bytes);
@@ -506,6 +512,7 @@ struct weft_peer_info {
 	uint64_t writes, written_bytes, reads, read_bytes;
 	void *user;
 	char name[WEFT_PEER_NAME_MAX + 1];
+	bool local; /* it is on this host, and its memory is reached over the local rail */
 };
 /* -ENOENT: no such peer. */
 int weft_peer_info(weft_engine *engine, weft_peer peer, struct weft_peer_info *ret_info, size_t info_bytes);

@@ -89,6 +89,7 @@ int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *re
 	info.errors = atomic_load(&seat->count.errors);
 	info.retries = atomic_load(&seat->count.retries);
 	info.reopened = atomic_load(&seat->count.reopened);
+	info.mapped_bytes = atomic_load(&seat->count.mapped_bytes);
 	return wf_sized_write(ret_info, info_bytes, &info, sizeof(info));
 }
 
@@ -111,6 +112,7 @@ int weft_peer_info(weft_engine *engine, weft_peer handle, struct weft_peer_info 
 	for (uint32_t g = 0; g < engine->groups; g++) {
 		info.paths += atomic_load(&peer->lane[g]->paths_up);
 		wf_carried_by_lane(peer->lane[g], &info);
+		info.local |= atomic_load(&peer->lane[g]->local);
 	}
 	info.rails = wf_peer_rails(peer);
 	info.user = atomic_load(&peer->user);

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#define RANGES 64 /* in one call of the kernel */
+#define RANGES     64   /* in one call of the kernel */
+#define LIST_PAGES 4096 /* of a list, in one call */
+#define PAGE_COST  32   /* what a page of a list costs besides its bytes, in bytes */
 
 static struct wf_job *job_at(struct wf_local *local, uint32_t i)
 {
@@ -94,15 +96,50 @@ static bool end_first(struct wf_local *local)
 
 /* ---- a call ---- */
 
-/* What one call copies: the first jobs of the queue, all to or from the same memory. */
+/* What one call copies: the first jobs of the queue, all to or from the same memory; or pages of the first, if it is a list. */
 struct call {
 	struct wf_line *line;
 	struct wf_opened *opened;
 	bool read;
 	uint32_t count;
 	uint64_t bytes;
+	const struct wf_job *list; /* NULL: ranges */
 	struct iovec near[RANGES], far[RANGES];
 };
+
+/* Where page i of the list begins in the owner's region. Its owner says how long that is: each page is checked, and one that lies
+ * outside is given as UINT64_MAX. */
+static inline uint64_t far_offset(const struct wf_job *job, uint64_t i, uint64_t page_bytes)
+{
+	uint64_t offset = job->far - job->opened->base + wf_page_offset(job->list->far_index, i, job->list->far_stride);
+
+	return offset <= job->opened->bytes && job->opened->bytes - offset >= page_bytes ? offset : UINT64_MAX;
+}
+
+/* Pages of the first job. The kernel takes as many ranges as it gets; a copy of ours walks the list itself. */
+static void gather_list(const struct wf_job *job, uint64_t budget, struct call *call)
+{
+	uint64_t page_bytes = job->list->page_bytes, pages = job->left / page_bytes, far;
+	uint64_t most = budget / page_bytes ? budget / page_bytes : 1;
+
+	pages = pages < most ? pages : most;
+	pages = pages < LIST_PAGES ? pages : LIST_PAGES;
+	call->list = job;
+	if (call->opened->at) {
+		call->bytes = pages * page_bytes;
+		return;
+	}
+	while (call->count < pages && call->count < RANGES &&
+	       (far = far_offset(job, job->page + call->count, page_bytes)) != UINT64_MAX) {
+		call->near[call->count] =
+		    (struct iovec){ job->near + wf_page_offset(job->list->near_index, job->page + call->count,
+							       job->list->near_stride),
+				    page_bytes };
+		call->far[call->count] = (struct iovec){ (void *)(uintptr_t)(job->opened->base + far), page_bytes };
+		call->count++;
+	}
+	call->bytes = call->count * page_bytes;
+}
 
 static void gather(struct wf_local *local, uint64_t budget, struct call *call)
 {
@@ -113,11 +150,16 @@ static void gather(struct wf_local *local, uint64_t budget, struct call *call)
 	call->opened = first->opened;
 	call->read = first->read;
 	call->count = 0;
+	call->list = NULL;
+	if (first->list) {
+		gather_list(first, budget, call);
+		return;
+	}
 	while (call->count < RANGES && call->count < local->jobs && left) {
 		const struct wf_job *job = job_at(local, call->count);
 		uint64_t bytes = job->left < left ? job->left : left;
 
-		if (job->opened != call->opened || job->read != call->read)
+		if (job->opened != call->opened || job->read != call->read || job->list)
 			break;
 		call->near[call->count] = (struct iovec){ job->near, bytes };
 		call->far[call->count] = (struct iovec){ (void *)(uintptr_t)job->far, bytes };
@@ -125,6 +167,33 @@ static void gather(struct wf_local *local, uint64_t budget, struct call *call)
 		left -= bytes;
 	}
 	call->bytes = budget - left;
+}
+
+/* Returns how many were copied: less than pages if one lies outside the region. With page_bytes a constant, a small page is a few
+ * instructions. */
+static inline __attribute__((always_inline)) uint64_t copy_pages(const struct wf_job *job, uint64_t pages,
+								 uint64_t page_bytes)
+{
+	char *at = job->opened->at;
+	uint64_t i = 0, far;
+
+	for (; i < pages && (far = far_offset(job, job->page + i, page_bytes)) != UINT64_MAX; i++) {
+		char *near = job->near + wf_page_offset(job->list->near_index, job->page + i, job->list->near_stride);
+
+		if (job->read)
+			memcpy(near, at + far, page_bytes);
+		else
+			memcpy(at + far, near, page_bytes);
+	}
+	return i;
+}
+
+static uint64_t copy_list(const struct call *call)
+{
+	uint64_t page_bytes = call->list->list->page_bytes, pages = call->bytes / page_bytes;
+
+	return page_bytes *
+	       (page_bytes == 64 ? copy_pages(call->list, pages, 64) : copy_pages(call->list, pages, page_bytes));
 }
 
 static void copy_mapped(const struct call *call)
@@ -160,13 +229,32 @@ static int64_t copy(const struct call *call)
 	atomic_store(copying, (uint64_t)call->opened->slot + 1);
 	if (atomic_load(&call->line->board->life[call->opened->slot]) == call->opened->life) {
 		copied = (int64_t)call->bytes;
-		if (call->opened->at)
+		if (call->opened->at && call->list)
+			copied = (int64_t)copy_list(call);
+		else if (call->opened->at)
 			copy_mapped(call);
 		else
 			copied = copy_by_kernel(call);
+		if (call->opened->at)
+			call->line->local->mapped_bytes += (uint64_t)copied;
 	}
 	atomic_store_explicit(copying, 0, memory_order_release);
 	return copied;
+}
+
+/* The same for a list, whose job has a context. */
+static void account_list(struct wf_local *local, const struct call *call, uint64_t copied)
+{
+	struct wf_job *job = job_at(local, 0);
+
+	if (!copied || copied < call->bytes) {
+		fail_first(local, -EFAULT); /* a page lies outside, or either side's memory is not there */
+		return;
+	}
+	job->page += copied / job->list->page_bytes;
+	job->left -= copied;
+	if (job->left || !end_first(local))
+		put_last(local);
 }
 
 /* Takes what was copied off the first jobs. A job that is not over goes last, unless it is one part of an operation: the others must
@@ -215,6 +303,12 @@ static uint64_t make_call(struct wf_local *local, uint64_t budget)
 		fail_first(local, copied == -EPERM ? -EACCES : (int)copied);
 		return 1;
 	}
+	if (call.list) {
+		uint64_t pages = call.bytes / call.list->list->page_bytes;
+
+		account_list(local, &call, (uint64_t)copied);
+		return pages * PAGE_COST + call.bytes;
+	}
 	account(local, &call, (uint64_t)copied);
 	return call.bytes ? call.bytes : 1;
 }
@@ -228,6 +322,11 @@ WF_HOT void wf_local_go(struct wf_local *local)
 		used = make_call(local, budget);
 		budget -= used < budget ? used : budget;
 	}
+}
+
+uint64_t wf_local_mapped_bytes(const struct wf_local *local)
+{
+	return local->mapped_bytes;
 }
 
 /* ---- posting ---- */
@@ -262,7 +361,7 @@ WF_HOT int wf_local_post(struct wf_local *local, const struct wf_local_run *run,
 		return -EAGAIN;
 	if (!(opened->access & (run->read ? WEFT_REMOTE_READ : WEFT_REMOTE_WRITE)))
 		return -EACCES;
-	if (offset > opened->bytes || copy->bytes > opened->bytes - offset)
+	if (!run->list && (offset > opened->bytes || copy->bytes > opened->bytes - offset))
 		return -ERANGE;
 	*job_at(local, local->jobs++) = (struct wf_job){ .line = local->begun,
 							 .opened = local->begun_at,
@@ -270,6 +369,8 @@ WF_HOT int wf_local_post(struct wf_local *local, const struct wf_local_run *run,
 							 .near = copy->local,
 							 .far = copy->remote,
 							 .left = copy->bytes,
+							 .list = run->list,
+							 .page = copy->first,
 							 .immediate = run->immediate,
 							 .has_immediate = run->has_immediate && copy->context,
 							 .read = run->read };

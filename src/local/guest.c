@@ -16,7 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define GUESTS_MOST    4096u
+#define GUESTS_MOST 4096u
+#define GUESTS_OTHERS                                                                                                  \
+	64u /* of other users: the socket's name is no secret on this host, and each guest takes a descriptor of ours */
 #define ACCEPTS        16 /* per look */
 #define LETTERS        64 /* per guest and look */
 #define WRONG_KEYS     1024u
@@ -25,12 +27,23 @@
 #define COPY_LOOK_NS   (20 * WF_US)
 #define RECORDS_A_TURN 32 /* per guest, so that all have their turn */
 
+/* Root and we ourselves could do worse. */
+static bool is_of_another_user(int socket)
+{
+	struct ucred credentials = { .uid = (uid_t)-1 };
+	socklen_t bytes = sizeof(credentials);
+
+	return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) ||
+	       (credentials.uid && credentials.uid != geteuid());
+}
+
 static int add(struct wf_local *local, int socket)
 {
 	struct wf_guest *guest = calloc(1, sizeof(*guest));
 	struct wf_guest **grown = NULL;
 	uint32_t room = local->guest_room ? 2 * local->guest_room : 16;
-	int error = guest ? 0 : -ENOMEM;
+	bool other = is_of_another_user(socket);
+	int error = !guest ? -ENOMEM : other && local->others == GUESTS_OTHERS ? -EDQUOT : 0;
 
 	pthread_mutex_lock(&local->guests_lock);
 	if (!error && local->guests == local->guest_room) {
@@ -42,7 +55,12 @@ static int add(struct wf_local *local, int socket)
 		}
 	}
 	if (!error) {
-		*guest = (struct wf_guest){ local, local->guests, socket, wf_now_ns(), 0, { NULL, 0, 0 } };
+		*guest = (struct wf_guest){ .local = local,
+					    .index = local->guests,
+					    .socket = socket,
+					    .other = other,
+					    .since_ns = wf_now_ns() };
+		local->others += other;
 		local->guest[local->guests++] = guest;
 	}
 	pthread_mutex_unlock(&local->guests_lock);
@@ -81,6 +99,7 @@ void wf_guest_leave(struct wf_guest *guest)
 	if (guest->pipe.shared)
 		munmap(guest->pipe.shared, sizeof(*guest->pipe.shared));
 	pthread_mutex_unlock(&local->guests_lock);
+	local->others -= guest->other;
 	close(guest->socket);
 	free(guest);
 	if (last != guest)

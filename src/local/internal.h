@@ -50,6 +50,7 @@ struct wf_guest {
 	struct wf_local *local;
 	uint32_t index;
 	int socket;
+	bool other; /* another user's */
 	uint64_t since_ns;
 	uint32_t wrong;             /* keys that it asked for in vain */
 	struct wf_pipe_reader pipe; /* shared NULL: it has not greeted yet */
@@ -62,6 +63,8 @@ struct wf_job {
 	void *context;
 	char *near;
 	uint64_t far, left;
+	const struct wf_page_list *list; /* NULL: one range. Else near and far are those of page 0 … */
+	uint64_t page;                   /* … and this is the next */
 	uint32_t immediate;
 	bool has_immediate, read;
 };
@@ -89,7 +92,7 @@ struct wf_local {
 	/* The worker's, but for those that unregister and look at what guests announce: they and its changes take the lock. */
 	pthread_mutex_t guests_lock;
 	struct wf_guest **guest;
-	uint32_t guests, guest_room, guest_turn;
+	uint32_t guests, guest_room, guest_turn, others;
 
 	struct wf_posted_receive *receive;
 	uint32_t receives, receive_room, receive_first;
@@ -97,6 +100,7 @@ struct wf_local {
 	struct wf_job job[WF_JOBS];
 	uint32_t jobs, job_first;
 	uint32_t posted; /* operations whose end was not read */
+	uint64_t mapped_bytes;
 	struct wf_local_end end[WF_LOCAL_OPS];
 	uint32_t ends, end_first;
 };

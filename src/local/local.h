@@ -8,6 +8,7 @@
 #define WF_LOCAL_LOCAL_H
 
 #include "base/log.h"
+#include "base/pages.h"
 #include "local/memory.h"
 
 #include <stdbool.h>
@@ -57,11 +58,13 @@ struct wf_local_run {
 	uint64_t target, key;
 	uint32_t immediate;
 	bool has_immediate, read;
+	const struct wf_page_list *list; /* stays until the copies have ended; NULL: none are lists */
 };
 struct wf_local_copy {
 	void *context; /* NULL: a part of the next one, whose end is not told */
 	void *local;
 	uint64_t remote, bytes;
+	uint64_t first; /* of a list: bytes / page_bytes pages from this one on; local and remote are those of page 0 */
 };
 /* Readies the target's key. Returns 0, -EAGAIN while its owner is being asked, -EKEYREJECTED, -EACCES if the kernel does not let us
  * copy, or -EHOSTUNREACH. The result holds until the next other call. */
@@ -69,7 +72,8 @@ int wf_local_begin(struct wf_local *local, const struct wf_local_run *run);
 bool wf_local_has_room(const struct wf_local *local, uint32_t copies); /* for one operation of that many */
 /* Of the run that was begun. Returns 0, -EAGAIN if too many are posted, -EACCES without the right, -ERANGE outside the region. */
 int wf_local_post(struct wf_local *local, const struct wf_local_run *run, const struct wf_local_copy *copy);
-void wf_local_go(struct wf_local *local); /* copies a slice of what was posted */
+void wf_local_go(struct wf_local *local);                     /* copies a slice of what was posted */
+uint64_t wf_local_mapped_bytes(const struct wf_local *local); /* copied without the kernel, since it was opened */
 
 /* ---- ends, and what arrived ---- */
 struct wf_local_end {

@@ -168,6 +168,11 @@ void wf_host_unregister(struct wf_rail_memory *memory)
 	memory->host = NULL;
 }
 
+uint64_t wf_rail_mapped_bytes(const struct wf_rail *rail)
+{
+	return rail->local ? wf_local_mapped_bytes(rail->local) : 0;
+}
+
 bool wf_rail_is_here(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes)
 {
 	return rail->local && wf_local_is_here(rail->local, address, bytes);
@@ -184,7 +189,7 @@ static int post_ranges(struct wf_rail *rail, const struct wf_local_run *run, con
 		return -EAGAIN;
 	for (int i = 0; i < rma->range_count && !error; i++) {
 		struct wf_local_copy copy = { i + 1 == rma->range_count ? rma->wr : NULL, rma->ranges[i].local,
-					      rma->ranges[i].remote, rma->ranges[i].bytes };
+					      rma->ranges[i].remote, rma->ranges[i].bytes, 0 };
 
 		error = wf_local_post(rail->local, run, &copy);
 	}
@@ -194,15 +199,15 @@ static int post_ranges(struct wf_rail *rail, const struct wf_local_run *run, con
 WF_HOT int wf_host_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count,
 		       bool more, int *ret_error)
 {
-	struct wf_local_run local = { run->target, run->key, run->immediate, run->has_immediate, run->read };
+	struct wf_local_run local = { run->target, run->key, run->immediate, run->has_immediate, run->read, run->list };
 	int error = wf_local_begin(rail->local, &local), posted = 0;
 
 	for (; posted < count && !error; posted++) {
-		struct wf_local_copy copy = { rma[posted].wr, rma[posted].local, rma[posted].remote,
-					      rma[posted].bytes };
+		struct wf_local_copy copy = { rma[posted].wr, rma[posted].local, rma[posted].remote, rma[posted].bytes,
+					      rma[posted].first };
 
-		error = rma[posted].ranges ? post_ranges(rail, &local, &rma[posted])
-					   : wf_local_post(rail->local, &local, &copy);
+		error = !run->list && rma[posted].ranges ? post_ranges(rail, &local, &rma[posted])
+							 : wf_local_post(rail->local, &local, &copy);
 		if (error)
 			break;
 	}

@@ -3,6 +3,7 @@
  * keeps one entry per device, and applies what the user requires, lists or avoids. Any thread; opens nothing.
  */
 #include "rail/internal.h"
+#include "wire/blob.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -330,15 +331,36 @@ static int select_nics(const struct weft_config *config, struct wf_nics *all, st
 	return status;
 }
 
-/* Needs nothing of libfabric, and is no NIC: only those who name it get it. */
+/* An engine without NICs: the local rail alone. */
+static bool names_local(const struct weft_config *config)
+{
+	return config->provider ? !strcmp(config->provider, "local") : config->rails && !strcmp(config->rails, "local");
+}
+
+/* Needs nothing of libfabric. A rail per worker that was asked for: each copies. */
 static int take_local(const struct weft_config *config, struct wf_nics *ret_nics, char *error, size_t room)
 {
+	uint32_t count = config->max_workers ? config->max_workers : 1;
+
+	if (config->max_rails && count > config->max_rails)
+		count = config->max_rails;
+	if (count > WF_MAX_RAILS)
+		count = WF_MAX_RAILS;
 	if ((config->rails && *config->rails && !listed(config->rails, "local")) || listed(config->avoid, "local")) {
-		snprintf(error, room, "the provider 'local' has one rail, 'local'");
+		snprintf(error, room, "the provider 'local' has no rail but 'local'");
 		return -ENODEV;
 	}
 	snprintf(error, room, "this host has no local rail");
-	return wf_nics_add_local(ret_nics, 1, &(struct wf_log){ 0 }) ? -ENODEV : 0;
+	return wf_nics_add_local(ret_nics, count, &(struct wf_log){ 0 }) ? -ENODEV : 0;
+}
+
+/* What config names, it requires: nothing goes another way unless that is asked for too. */
+bool wf_nics_want_local(const struct weft_config *config)
+{
+	bool named = config->provider || (config->rails && *config->rails);
+
+	return !(config->flags & WEFT_NO_LOCAL) && !listed(config->avoid, "local") &&
+	       (!named || (config->flags & WEFT_WITH_LOCAL));
 }
 
 int wf_nics_find(const struct weft_config *config, bool selected, struct wf_nics *ret_nics, char *error,
@@ -352,7 +374,7 @@ int wf_nics_find(const struct weft_config *config, bool selected, struct wf_nics
 	snprintf(error, error_bytes, "out of memory");
 	if (!all.nic || !nics.nic)
 		goto out;
-	if (selected && config->provider && !strcmp(config->provider, "local")) {
+	if (selected && names_local(config)) {
 		*ret_nics = (struct wf_nics){ 0 };
 		status = take_local(config, ret_nics, error, error_bytes);
 		goto out;
@@ -369,8 +391,11 @@ int wf_nics_find(const struct weft_config *config, bool selected, struct wf_nics
 		goto out;
 	}
 	if (!selected) {
-		*ret_nics = all;
 		free(nics.nic);
+		status = wf_nics_add_local(&all, 1, &(struct wf_log){ 0 });
+		if (!status)
+			all.nic[all.count - 1].by_default = true;
+		*ret_nics = all;
 		return 0;
 	}
 	status = select_nics(config, &all, &nics, error, error_bytes);

@@ -21,6 +21,8 @@ struct wf_ports {
 	uint16_t low, high, next;
 };
 
+struct wf_page_list;
+
 struct wf_nic {
 	char name[64];     /* device or interface */
 	char provider[32]; /* weft's name for it: "tcp" whatever libfabric's release calls it */
@@ -48,6 +50,8 @@ int wf_nics_find(const struct weft_config *config, bool selected, struct wf_nics
 void wf_nics_free(struct wf_nics *nics);
 /* Appends local rails, one per group. Returns 0; -ENOMEM; -ENOSYS: this host does not let us have them, and nothing changed. */
 int wf_nics_add_local(struct wf_nics *nics, uint32_t count, const struct wf_log *log);
+/* Whether config wants local rails beside the NICs that it leaves. */
+bool wf_nics_want_local(const struct weft_config *config);
 /* Applies config.ports to the NICs that have ports. -EINVAL: not a range. */
 int wf_nics_set_ports(struct wf_nics *nics, const char *ports, const struct wf_log *log);
 
@@ -126,6 +130,7 @@ void wf_rail_remove(struct wf_rail *rail, enum wf_end end, const uint8_t *addres
 
 /* Of a local rail: whether the address is of this host. Any thread. */
 bool wf_rail_is_here(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);
+uint64_t wf_rail_mapped_bytes(const struct wf_rail *rail); /* of what it copied: to and from memory that both map */
 bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address,
 		 uint8_t bytes); /* whether it is inserted */
 /* Over sockets: closes connections to removed addresses (abandoned.c). Call it often, and soon after removals. */
@@ -229,6 +234,7 @@ struct wf_rma_run {
 	uint64_t target, key;
 	uint32_t immediate;
 	bool has_immediate, read;
+	const struct wf_page_list *list; /* local rails: each operation is of some of its pages; NULL: ranges */
 };
 /* Small pages share an operation where the provider takes several ranges in one. */
 #define WF_RMA_RANGES 4
@@ -240,7 +246,10 @@ struct wf_rma {
 	struct wf_wr *wr;
 	void *local;
 	uint64_t bytes, remote;
-	const struct wf_rma_range *ranges; /* instead of local and remote if there are several; NULL: one */
+	union {
+		const struct wf_rma_range *ranges; /* instead of local and remote if there are several; NULL: one */
+		uint64_t first;                    /* of the run's list: the first page. local and remote: of page 0 */
+	};
 	int range_count;
 };
 

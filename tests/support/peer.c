@@ -84,8 +84,8 @@ void peer_start(struct peer *peer, const struct weft_config *config)
 
 	spawn(peer);
 	memcpy(payload, config, sizeof(*config));
-	strings = snprintf((char *)payload + sizeof(*config), 1024, "%s%c%s", config->provider, 0,
-			   config->rails ? config->rails : "");
+	strings = snprintf((char *)payload + sizeof(*config), 1024, "%s%c%s", config->provider ? config->provider : "",
+			   0, config->rails ? config->rails : "");
 	command.bytes = (uint32_t)(sizeof(*config) + (size_t)strings + 1);
 	status = peer_try(peer, &command, payload, &answer);
 	assert_status(status, 0);

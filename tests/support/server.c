@@ -39,6 +39,8 @@ static int do_open(struct server *server, const uint64_t *arg)
 	memcpy(&config, server->payload, sizeof(config));
 	config.provider = (char *)server->payload + sizeof(config);
 	config.rails = config.provider + strlen(config.provider) + 1;
+	if (!*config.provider)
+		config.provider = NULL;
 	if (!*config.rails)
 		config.rails = NULL;
 	config.log = side_config().log; /* pointers of the other process are invalid here */

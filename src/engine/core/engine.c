@@ -113,8 +113,15 @@ static int join_local(struct weft_engine *engine)
 	uint32_t groups = wf_layout_groups(&engine->layout), before = engine->nics.count;
 	int error = 0;
 
-	if (!engine->nics.nic[0].local && (engine->config.flags & WEFT_WITH_LOCAL) && before + groups <= WF_MAX_RAILS)
+	if (!wf_nics_want_local(&engine->config) || engine->nics.nic[0].local)
+		return 0;
+	if (before + groups <= WF_MAX_RAILS)
 		error = wf_nics_add_local(&engine->nics, groups, &engine->log);
+	else
+		wf_log(&engine->log, WEFT_LOG_WARN,
+		       "peers of this host are reached over NICs: with %u of those there is no place for a local rail "
+		       "per group",
+		       before);
 	engine->locals = engine->nics.count - before;
 	return error == -ENOSYS ? 0 : error;
 }

@@ -108,4 +108,14 @@ void wf_expect_begin(struct wf_transfer *transfer);                             
 void wf_expect_forget(struct wf_transfer *transfer);                             /* on group 0 */
 /* The peer is down, removed, or its operations are cancelled: so end those that it is expected to write for. On group 0. */
 void wf_expect_peer_gone(const struct wf_peer *peer, int why);
+/* Those that share what goes to a peer of another host. */
+static inline uint32_t wf_engine_nics(const struct weft_engine *engine)
+{
+	return engine->rails - engine->locals;
+}
+
+static inline bool wf_engine_has_local(const struct weft_engine *engine)
+{
+	return engine->locals || engine->nics.nic[0].local;
+}
 #endif

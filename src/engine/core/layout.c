@@ -1,6 +1,6 @@
 /*
  * Which rails go to which worker: asks src/topo/ where the NICs sit and lays the groups out accordingly. NICs without a
- * place on the bus (tcp, shm) form one group whose worker is not pinned. Runs on the thread that opens the engine.
+ * place on the bus (tcp, shm) form one group whose worker is not pinned; local rails that are alone have a worker each. Runs on the thread that opens the engine.
  */
 #include "engine/core/layout.h"
 #include "base/log.h"
@@ -80,22 +80,24 @@ int wf_layout_make(const struct weft_config *config, const struct wf_nics *nics,
 		status = plan_by_topology(config, xml, nics, log, ret_layout);
 	if (status)
 		wf_layout_free(ret_layout);
+	else if (!ret_layout->plan && nics->nic[0].local)
+		ret_layout->apart = nics->count;
 	return status;
 }
 
 uint32_t wf_layout_groups(const struct wf_layout *layout)
 {
-	return layout->plan ? (uint32_t)layout->plan->count : 1;
+	return layout->plan ? (uint32_t)layout->plan->count : layout->apart ? layout->apart : 1;
 }
 
 uint32_t wf_layout_rails(const struct wf_layout *layout, uint32_t group, uint32_t nics)
 {
-	return layout->plan ? (uint32_t)layout->plan->groups[group].rail_count : nics;
+	return layout->plan ? (uint32_t)layout->plan->groups[group].rail_count : layout->apart ? 1 : nics;
 }
 
 uint32_t wf_layout_rail(const struct wf_layout *layout, uint32_t group, uint32_t place)
 {
-	return layout->plan ? layout->plan->groups[group].rails[place] : place;
+	return layout->plan ? layout->plan->groups[group].rails[place] : layout->apart ? group : place;
 }
 
 int wf_layout_core(const struct wf_layout *layout, uint32_t group)
@@ -120,7 +122,7 @@ int wf_layout_group_near(const struct wf_layout *layout, const char *near)
 
 uint32_t wf_layout_found(const struct wf_layout *layout)
 {
-	return layout->plan ? (uint32_t)layout->plan->found : 1;
+	return layout->plan ? (uint32_t)layout->plan->found : layout->apart ? layout->apart : 1;
 }
 
 void wf_layout_free(struct wf_layout *layout)

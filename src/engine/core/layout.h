@@ -8,6 +8,7 @@
 struct wf_layout {
 	struct wf_topo *topo; /* NULL: no NIC has a place on the bus, all are one group */
 	struct wf_topo_plan *plan;
+	uint32_t apart; /* without a plan: the number of local rails, a group each; 0: all are one group */
 };
 
 int wf_layout_make(const struct weft_config *config, const struct wf_nics *nics, const struct wf_log *log,

@@ -4,6 +4,7 @@
 #include "engine/peer/channel_in.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define CLOSE_NS   (5 * WF_S)
 #define CONTROL_NS (60 * WF_S)
@@ -30,6 +31,17 @@ static const char *settings_fault(const struct wf_settings *settings)
 	return NULL;
 }
 
+static const char *local_fault(const struct weft_config *config)
+{
+	if (!(config->flags & WEFT_NO_LOCAL))
+		return NULL;
+	if (config->flags & WEFT_WITH_LOCAL)
+		return "WEFT_WITH_LOCAL and WEFT_NO_LOCAL exclude each other";
+	return config->provider && !strcmp(config->provider, "local")
+		   ? "the provider 'local' and WEFT_NO_LOCAL exclude each other"
+		   : NULL;
+}
+
 int wf_settings_read(const struct weft_config *config, const struct wf_log *log, struct wf_settings *settings)
 {
 	const char *fault;
@@ -49,11 +61,13 @@ int wf_settings_read(const struct weft_config *config, const struct wf_log *log,
 	settings->close_ns = CLOSE_NS;
 	if (settings->window_frames > WF_WINDOW_FRAMES)
 		settings->window_frames = WF_WINDOW_FRAMES;
-	if (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN | WEFT_WITH_LOCAL)) {
+	if (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN | WEFT_WITH_LOCAL | WEFT_NO_LOCAL)) {
 		wf_log(log, WEFT_LOG_ERROR, "config.flags has bits that this library (%s) does not know", WEFT_VERSION);
 		return -EOPNOTSUPP;
 	}
-	fault = settings_fault(settings);
+	fault = local_fault(config);
+	if (!fault)
+		fault = settings_fault(settings);
 	if (fault) {
 		wf_log(log, WEFT_LOG_ERROR, "config: %s", fault);
 		return -EINVAL;

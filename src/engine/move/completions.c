@@ -174,6 +174,9 @@ WF_HOT __attribute__((noinline)) static void take_completions(struct wf_group *g
 	group->on_nic -= pieces;
 	if (pieces > failed)
 		seat->last_ok_ns = wf_group_now(group);
+	if (seat->limits.local)
+		atomic_store_explicit(&seat->count.mapped_bytes, wf_rail_mapped_bytes(seat->rail),
+				      memory_order_relaxed);
 }
 
 WF_HOT bool wf_completions_may_read(const struct wf_group *group)

@@ -5,40 +5,19 @@
  */
 #include "engine/move/stripe.h"
 #include "base/time.h"
-#include "engine/core/engine.h"
+#include "engine/move/batch.h"
 #include "engine/move/frames.h"
-#include "engine/move/part.h"
-#include "engine/move/piece.h"
 #include "engine/move/returned.h"
 #include "engine/move/unit.h"
-#include "engine/peer/peer.h"
 #include "engine/peer/talk.h"
 
 #include <errno.h>
 #include <limits.h>
 
-#define BATCH        32 /* posts per rail and turn; the last one rings */
 #define BATCH_LEAST  4
 #define MOST_TRIED   64 /* lanes, or parts of a lane, that a rail tries per turn */
 #define NUDGE_NS     (500 * WF_US)
 #define LANE_QUANTUM (1u << 20) /* bytes before the next peer's turn */
-
-/* Pieces of one part, one after the other in a batch, that differ only in where they lie. */
-struct run {
-	struct wf_rma_run rma;
-	char *local; /* of the slice */
-	uint64_t remote;
-	int count;
-};
-
-struct batch {
-	int count, runs;
-	uint64_t bytes;
-	struct wf_piece *piece[BATCH];
-	struct wf_rma rma[BATCH];
-	struct run run[BATCH];
-	struct wf_rma_range range[BATCH][WF_RMA_RANGES]; /* of pieces that gather small pages */
-};
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -47,7 +26,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 /* ---- what is next, and where it lies ---- */
 
-static bool claim_more(struct wf_part *part)
+bool wf_part_claim(struct wf_part *part)
 {
 	struct wf_transfer *transfer = part->transfer;
 	uint64_t first;
@@ -67,7 +46,7 @@ static bool claim_more(struct wf_part *part)
 }
 
 /* Pages that lie apart but are small enough to share an operation, each range as long as pages are adjacent. */
-static void locate_ranges(const struct wf_transfer *transfer, const struct run *run, const struct wf_piece *piece,
+static void locate_ranges(const struct wf_transfer *transfer, const struct wf_run *run, const struct wf_piece *piece,
 			  struct wf_rma_range *ranges, struct wf_rma *rma)
 {
 	uint64_t unit = piece->unit, end = piece->unit + piece->units;
@@ -85,8 +64,8 @@ static void locate_ranges(const struct wf_transfer *transfer, const struct run *
 	}
 }
 
-static inline void locate_one(const struct wf_transfer *transfer, const struct wf_slice *slice, const struct run *run,
-			      const struct wf_piece *piece, struct wf_rma *rma)
+static inline void locate_one(const struct wf_transfer *transfer, const struct wf_slice *slice,
+			      const struct wf_run *run, const struct wf_piece *piece, struct wf_rma *rma)
 {
 	struct wf_extent extent = wf_unit_extent(transfer, slice, piece->unit, piece->units);
 
@@ -96,27 +75,38 @@ static inline void locate_one(const struct wf_transfer *transfer, const struct w
 	rma->bytes = extent.bytes;
 }
 
-/* False: the peer's memory has no key on that rail. */
-static bool open_run(struct wf_seat *seat, struct wf_path *path, struct wf_transfer *transfer, struct wf_slice *slice,
-		     struct run *run)
-{
-	struct wf_remote *remote = slice->remote;
+/* ---- pulling ---- */
 
-	if (!(remote->rails & UINT64_C(1) << path->remote))
-		return false;
-	run->rma.desc = slice->region->memory[seat->index].desc;
-	run->rma.target = path->target;
-	run->rma.key = remote->key[path->remote].key;
-	run->rma.immediate = transfer->immediate;
-	run->rma.has_immediate = transfer->notify == WEFT_NOTIFY_COUNTED;
-	run->rma.read = transfer->kind == WF_READ;
-	run->local = slice->region->base + slice->local;
-	run->remote = remote->key[path->remote].base + slice->remote_offset;
-	run->count = 0;
-	return true;
+static inline uint32_t units_in_one(const struct wf_transfer *transfer, uint64_t first, uint64_t end)
+{
+	return (uint32_t)(transfer->ranges > 1          ? wf_units_gathered(transfer, first, end)
+			  : transfer->most_adjacent > 1 ? wf_units_adjacent(transfer, first, end)
+							: 1);
 }
 
-/* ---- pulling ---- */
+/* A piece that came back from a local rail may have more pages than a NIC takes in one: the others come back once more. NULL: there
+ * is no piece for them now. */
+static struct wf_piece *split(struct wf_group *group, struct wf_piece *piece)
+{
+	uint64_t end = piece->unit + piece->units;
+	uint32_t units =
+	    piece->part->transfer->listed ? units_in_one(piece->part->transfer, piece->unit, end) : piece->units;
+	struct wf_piece *rest = units < piece->units ? wf_piece_take(group) : NULL;
+
+	if (units < piece->units && !rest) {
+		wf_returned_put(piece);
+		return NULL;
+	}
+	if (rest) {
+		rest->part = piece->part;
+		rest->attempts = piece->attempts;
+		rest->unit = piece->unit + units;
+		rest->units = piece->units - units;
+		wf_returned_put(rest);
+		piece->units = units;
+	}
+	return piece;
+}
 
 /* In place in both callers: a call per piece costs more than the function itself. */
 static inline __attribute__((always_inline)) struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
@@ -125,8 +115,8 @@ static inline __attribute__((always_inline)) struct wf_piece *next_piece(struct 
 	struct wf_piece *piece = wf_returned_take(part);
 
 	if (piece)
-		return piece;
-	if (part->next >= part->end && !claim_more(part))
+		return split(group, piece);
+	if (part->next >= part->end && !wf_part_claim(part))
 		return NULL;
 	piece = wf_piece_take(group);
 	if (!piece)
@@ -134,31 +124,18 @@ static inline __attribute__((always_inline)) struct wf_piece *next_piece(struct 
 	piece->part = part;
 	piece->attempts = 0;
 	piece->unit = part->next;
-	piece->units = (uint32_t)(transfer->ranges > 1          ? wf_units_gathered(transfer, part->next, part->end)
-				  : transfer->most_adjacent > 1 ? wf_units_adjacent(transfer, part->next, part->end)
-								: 1);
+	piece->units = units_in_one(transfer, part->next, part->end);
 	part->next += piece->units;
 	return piece;
 }
 
-/* Pulled pieces count as in flight: they are posted right after, or unpulled. */
-static void pulled_from(struct batch *batch, struct wf_path *path, struct wf_part *part, int pulled, uint64_t bytes)
-{
-	batch->bytes += bytes;
-	path->ops += (uint32_t)pulled;
-	path->bytes += bytes;
-	part->in_flight += (uint32_t)pulled;
-	part->quantum -= (uint32_t)least(part->quantum, bytes);
-	if (part->counted)
-		path->immediates += (uint32_t)pulled;
-}
-
 /* Fills in pages, up to most or the end of the claim. A large transfer spends its time in this loop, so what does not change is
  * in locals, where no store through a pointer can touch it. */
-static int fill_plain(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int most)
+static int fill_plain(struct wf_batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part,
+		      int most)
 {
 	const struct wf_transfer *transfer = part->transfer;
-	const struct run *run = &batch->run[batch->runs - 1];
+	const struct wf_run *run = &batch->run[batch->runs - 1];
 	const uint32_t *local_index = transfer->local_index, *remote_index = transfer->remote_index;
 	uint64_t local_stride = transfer->local_stride, remote_stride = transfer->remote_stride;
 	uint64_t bytes = transfer->page_bytes, page = part->next, now = wf_group_now(seat->group), remote = run->remote;
@@ -191,44 +168,28 @@ static int fill_plain(struct batch *batch, struct wf_seat *seat, struct wf_path 
 	return filled;
 }
 
-static int pull_plain(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
-		      uint64_t budget)
+static int pull_plain(struct wf_batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part,
+		      int room, uint64_t budget)
 {
 	uint64_t page_bytes = part->transfer->page_bytes;
 	int most = (int)least((uint64_t)room, (budget + page_bytes - 1) / page_bytes), pulled = 0, filled = 1;
 
-	if ((part->next >= part->end && !claim_more(part)) ||
-	    !open_run(seat, path, part->transfer, part->transfer->slice, &batch->run[batch->runs]))
+	if ((part->next >= part->end && !wf_part_claim(part)) ||
+	    !wf_run_open(seat, path, part->transfer, part->transfer->slice, &batch->run[batch->runs]))
 		return 0;
 	batch->runs++;
-	while (filled && pulled < most && (part->next < part->end || claim_more(part))) {
+	while (filled && pulled < most && (part->next < part->end || wf_part_claim(part))) {
 		filled = fill_plain(batch, seat, path, part, most - pulled);
 		pulled += filled;
 	}
 	batch->run[batch->runs - 1].count = pulled;
 	batch->runs -= !pulled; /* a run of none would leave the one before it without a ring */
-	pulled_from(batch, path, part, pulled, (uint64_t)pulled * page_bytes);
+	wf_batch_pulled(batch, path, part, pulled, (uint64_t)pulled * page_bytes);
 	return pulled;
 }
 
-/* The piece, located already, joins the batch. */
-static inline void append(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_piece *piece,
-			  bool read)
-{
-	struct wf_rma *rma = &batch->rma[batch->count];
-
-	rma->wr = &piece->wr;
-	piece->wr.kind = read ? WF_WR_READ : WF_WR_WRITE;
-	piece->wr.failed = 0;
-	piece->bytes = rma->bytes;
-	piece->path = path;
-	piece->seat = seat;
-	piece->posted_ns = wf_group_now(seat->group);
-	batch->piece[batch->count++] = piece;
-}
-
 /* The keys of the tiles that a piece lies in; either end may have tiles. */
-static void choose_tiles(struct run *run, const struct wf_rail_memory *near, const struct wf_remote_key *far,
+static void choose_tiles(struct wf_run *run, const struct wf_rail_memory *near, const struct wf_remote_key *far,
 			 uint64_t offset, uint64_t remote)
 {
 	const struct wf_rail_tiles *tiles = near->tiles;
@@ -240,8 +201,8 @@ static void choose_tiles(struct run *run, const struct wf_rail_memory *near, con
 }
 
 /* As pull_part(), for memory with tiles: a run ends where the tile does. */
-static int pull_tiled(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
-		      uint64_t budget)
+static int pull_tiled(struct wf_batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part,
+		      int room, uint64_t budget)
 {
 	struct wf_transfer *transfer = part->transfer;
 	int first = batch->count, first_run = batch->runs;
@@ -250,13 +211,13 @@ static int pull_tiled(struct batch *batch, struct wf_seat *seat, struct wf_path 
 	while (batch->count - first < room && bytes < budget) {
 		struct wf_piece *piece = next_piece(seat->group, part);
 		struct wf_rma *rma = &batch->rma[batch->count];
-		struct run *run = &batch->run[batch->runs];
+		struct wf_run *run = &batch->run[batch->runs];
 		struct wf_slice *slice;
 
 		if (!piece)
 			break;
 		slice = wf_slice_of(transfer, piece->unit, &part->slice);
-		if (!open_run(seat, path, transfer, slice, run)) {
+		if (!wf_run_open(seat, path, transfer, slice, run)) {
 			wf_returned_put(piece);
 			break;
 		}
@@ -267,26 +228,28 @@ static int pull_tiled(struct batch *batch, struct wf_seat *seat, struct wf_path 
 			run--;
 		else
 			batch->runs++;
-		append(batch, seat, path, piece, transfer->kind == WF_READ);
+		wf_batch_append(batch, seat, path, piece, transfer->kind == WF_READ);
 		bytes += rma->bytes;
 		run->count++;
 	}
-	pulled_from(batch, path, part, batch->count - first, bytes);
+	wf_batch_pulled(batch, path, part, batch->count - first, bytes);
 	return batch->count - first;
 }
 
 /* Up to room pieces of this part, within its budget of bytes, appended to the batch. */
-static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
+static int pull_part(struct wf_batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
 		     uint64_t budget)
 {
 	struct wf_transfer *transfer = part->transfer;
 	struct wf_slice *slice = NULL;
-	struct run *run = NULL;
+	struct wf_run *run = NULL;
 	uint64_t bytes = 0;
 	int first = batch->count;
 
 	if (room <= 0 || !budget || wf_lane_passes_over(part->lane, seat, part->not_local))
 		return 0;
+	if (transfer->listed && seat->limits.local)
+		return wf_pull_listed(batch, seat, path, part, room, budget);
 	/* Every page is a piece of its own and none came back: most transfers, most of the time. */
 	if (transfer->plain && !part->returned)
 		return pull_plain(batch, seat, path, part, room, budget);
@@ -303,7 +266,7 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 		if (here != slice) {
 			slice = here;
 			run = &batch->run[batch->runs];
-			if (!open_run(seat, path, transfer, slice, run)) {
+			if (!wf_run_open(seat, path, transfer, slice, run)) {
 				wf_returned_put(piece);
 				break;
 			}
@@ -313,11 +276,11 @@ static int pull_part(struct batch *batch, struct wf_seat *seat, struct wf_path *
 			locate_ranges(transfer, run, piece, batch->range[batch->count], rma);
 		else
 			locate_one(transfer, slice, run, piece, rma);
-		append(batch, seat, path, piece, transfer->kind == WF_READ);
+		wf_batch_append(batch, seat, path, piece, transfer->kind == WF_READ);
 		bytes += rma->bytes;
 		run->count++;
 	}
-	pulled_from(batch, path, part, batch->count - first, bytes);
+	wf_batch_pulled(batch, path, part, batch->count - first, bytes);
 	return batch->count - first;
 }
 
@@ -331,7 +294,7 @@ static int room_for(const struct wf_part *part, const struct wf_path *path, int 
 	return (int)least((uint64_t)room, path->immediates_limit - path->immediates);
 }
 
-static int pull_lane(struct batch *batch, struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, int room)
+static int pull_lane(struct wf_batch *batch, struct wf_seat *seat, struct wf_lane *lane, struct wf_path *path, int room)
 {
 	uint64_t budget = least(path->window_bytes - path->bytes, lane->quantum), before = path->bytes;
 
@@ -370,7 +333,7 @@ static void next_lane(struct wf_group *group, struct wf_lane *lane)
 	wf_list_append(&group->runnable, &lane->runnable);
 }
 
-static int room_on(const struct wf_seat *seat, const struct wf_path *path, const struct batch *batch, int share)
+static int room_on(const struct wf_seat *seat, const struct wf_path *path, const struct wf_batch *batch, int share)
 {
 	uint32_t posted = seat->ops + (uint32_t)batch->count;
 
@@ -420,11 +383,13 @@ struct wf_depth wf_stripe_depth(const struct wf_group *group)
 
 	if (!lane)
 		return (struct wf_depth){ NULL, 0 }; /* several peers: each rail finds its own */
-	paths = lane->local ? 1 : atomic_load_explicit(&lane->paths_up, memory_order_relaxed);
+	paths = atomic_load_explicit(&lane->local, memory_order_relaxed)
+		    ? 1
+		    : atomic_load_explicit(&lane->paths_up, memory_order_relaxed);
 	paths = paths ? paths : 1;
 	for (uint32_t place = 0; place < group->seats; place++)
 		in_flight += lane->path[place].ops;
-	ops = (in_flight + units_at_hand(lane, (uint64_t)BATCH * group->seats) + paths - 1) / paths;
+	ops = (in_flight + units_at_hand(lane, (uint64_t)WF_BATCH * group->seats) + paths - 1) / paths;
 	/* At least one: a rail that looks for a piece is what finds, and ends, parts that have nothing left. */
 	return (struct wf_depth){ lane, ops ? (int)ops : 1 };
 }
@@ -436,15 +401,15 @@ static int room_below(const struct wf_group *group, const struct wf_seat *seat, 
 	int lacks;
 
 	if (!depth->lane || only_lane(group) != depth->lane)
-		return BATCH;
+		return WF_BATCH;
 	ops = depth->lane->path[seat->place].ops;
 	lacks = depth->ops - (int)least(ops, INT_MAX);
 	return lacks <= 0 || (ops && lacks < BATCH_LEAST && lacks < depth->ops / 2)
 		   ? 0
-		   : (int)least((uint64_t)lacks, BATCH);
+		   : (int)least((uint64_t)lacks, WF_BATCH);
 }
 
-static void gather(struct wf_group *group, struct wf_seat *seat, struct batch *batch, int share)
+static void gather(struct wf_group *group, struct wf_seat *seat, struct wf_batch *batch, int share)
 {
 	int passed = 0;
 
@@ -510,13 +475,13 @@ static void refused(struct wf_group *group, struct wf_seat *seat, struct wf_piec
 
 /* The next run rings for this one too, but not reads for writes: EFA of libfabric 2.1 hangs on a read while writes have not
  * been rung for. */
-static bool rings_later(const struct batch *batch, int run)
+static bool rings_later(const struct wf_batch *batch, int run)
 {
 	return run + 1 < batch->runs && batch->run[run].rma.read == batch->run[run + 1].rma.read;
 }
 
 /* How many of the batch were posted; the last one that is rings. */
-static int post(struct wf_seat *seat, struct batch *batch, int *ret_error)
+static int post(struct wf_seat *seat, struct wf_batch *batch, int *ret_error)
 {
 	int sent = 0;
 
@@ -544,7 +509,7 @@ static bool must_look(const struct wf_seat *seat, const struct wf_piece *piece)
 }
 
 /* What was posted, by path: once per run, so that a piece costs nothing. */
-static void count_runs(const struct batch *batch, int sent)
+static void count_runs(const struct wf_batch *batch, int sent)
 {
 	for (int i = 0, at = 0; i < batch->runs && at < sent; at += batch->run[i++].count) {
 		struct wf_path *path = batch->piece[at]->path;
@@ -560,7 +525,7 @@ static void count_runs(const struct batch *batch, int sent)
 
 int wf_stripe_seat(struct wf_group *group, struct wf_seat *seat, const struct wf_depth *depth)
 {
-	struct batch batch;
+	struct wf_batch batch;
 	int sent, error, share;
 
 	if (!atomic_load_explicit(&seat->up, memory_order_relaxed) || seat->reset_due ||

@@ -6,23 +6,13 @@
 #ifndef WF_ENGINE_UNIT_H
 #define WF_ENGINE_UNIT_H
 
+#include "base/pages.h"
 #include "engine/ops/transfer.h"
 
 /* Offsets from where the slice begins in each end's memory. */
 struct wf_extent {
 	uint64_t local, remote, bytes;
 };
-
-/* Of page i, whose number is the i-th of the index, or i itself without one. */
-static inline uint64_t wf_page_number(const uint32_t *index, uint64_t i)
-{
-	return index ? index[i] : i;
-}
-
-static inline uint64_t wf_page_offset(const uint32_t *index, uint64_t i, uint64_t stride)
-{
-	return wf_page_number(index, i) * stride;
-}
 
 /* One unit, or several pages that lie side by side at both ends. */
 static inline struct wf_extent wf_unit_extent(const struct wf_transfer *transfer, const struct wf_slice *slice,

@@ -130,7 +130,7 @@ int wf_request_counted(const struct wf_transfer *transfer, uint64_t bytes)
 uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
 {
 	const struct weft_engine *engine = transfer->engine;
-	uint64_t unit = bytes / (engine->rails * SHARES), most = wf_request_most(transfer);
+	uint64_t unit = bytes / (wf_engine_nics(engine) * SHARES), most = wf_request_most(transfer);
 
 	if (engine->settings.piece_bytes)
 		unit = engine->settings.piece_bytes;
@@ -168,7 +168,9 @@ void wf_request_groups(struct wf_transfer *transfer)
 	atomic_store(&transfer->groups, groups);
 	/* A single group takes it whole; several claim a few pieces a rail at a time, and leave some for the
 	 * others. */
-	most = 16 * (engine->rails / engine->groups + 1);
+	most = 16 * (wf_engine_nics(engine) / engine->groups + 1);
+	if (transfer->listed && most < WF_LISTED_BYTES / transfer->page_bytes)
+		most = WF_LISTED_BYTES / transfer->page_bytes;
 	share = transfer->units / ((uint64_t)__builtin_popcountll(groups) * SHARES) + 1;
 	transfer->claim = groups & (groups - 1) ? (share < most ? share : most) : transfer->units;
 }

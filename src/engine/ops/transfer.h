@@ -6,6 +6,7 @@
 #ifndef WF_ENGINE_TRANSFER_H
 #define WF_ENGINE_TRANSFER_H
 
+#include "base/pages.h"
 #include "engine/core/note.h"
 #include "engine/core/queue.h"
 #include "engine/core/region.h"
@@ -43,6 +44,8 @@ struct wf_slice {
 	uint64_t first_unit;
 };
 
+#define WF_LISTED_BYTES (64u << 10) /* most in one piece of a local rail that is a list of pages */
+
 struct wf_transfer {
 	struct wf_item_event item;
 	struct wf_payload *error_payload;
@@ -76,8 +79,9 @@ struct wf_transfer {
 	uint64_t claim;
 	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
 	bool paged;
-	bool plain; /* every page is a piece of its own, of memory that is registered as one */
-	bool tiled; /* some of its memory, of either end, has tiles: a piece is no longer than reach */
+	bool plain;  /* every page is a piece of its own, of memory that is registered as one */
+	bool listed; /* a local rail may take its pages as a list: many are one piece */
+	bool tiled;  /* some of its memory, of either end, has tiles: a piece is no longer than reach */
 	uint32_t slices;
 	uint64_t reach;
 	struct wf_slice *slice; /* &one, or in copy */
@@ -87,6 +91,7 @@ struct wf_transfer {
 	uint32_t ranges;           /* that may share an operation */
 	uint64_t local_stride, remote_stride;
 	const uint32_t *local_index, *remote_index; /* in copy; NULL: 0, 1, 2, … */
+	struct wf_page_list list;                   /* LISTED: the same once more, for the rail */
 	enum weft_notify notify;
 	uint32_t immediate;
 	uint32_t peer_life; /* EXPECT: of the peer, when it was submitted */

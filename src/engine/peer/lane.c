@@ -140,7 +140,8 @@ void wf_lane_path_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote
 	if (path->state == WF_PATH_UP)
 		return;
 	path->state = WF_PATH_UP;
-	lane->local |= lane->group->seat[path - lane->path].limits.local;
+	if (lane->group->seat[path - lane->path].limits.local)
+		atomic_store(&lane->local, true);
 	atomic_fetch_or_explicit(&lane->peer->met, UINT64_C(1) << remote, memory_order_relaxed);
 	path->remote = (uint8_t)remote;
 	wf_carried_switch(path, remote);
@@ -160,7 +161,7 @@ static void path_down(struct wf_lane *lane, struct wf_path *path, uint64_t hello
 		return;
 	path->state = WF_PATH_OPENING;
 	if (lane->group->seat[path - lane->path].limits.local)
-		lane->local = false;
+		atomic_store(&lane->local, false);
 	path->hello_ns = path->sought_ns = hello_ns;
 	path->question++;
 	path->immediates_done = path->immediates_asked = 0;

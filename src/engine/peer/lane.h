@@ -86,7 +86,7 @@ struct wf_lane {
 	uint64_t welcome_ns, welcome_until_ns;  /* try again at, and no longer than */
 	uint32_t talk;                          /* where the next frame that the home cannot send goes */
 	uint32_t routes;                        /* group->routes when all its paths were judged (pairing.c) */
-	bool local;                             /* the path over the local rail carries pieces, and no other does */
+	_Atomic bool local;                     /* the path over the local rail carries pieces, and no other does */
 	_Atomic uint32_t paths_up;              /* carry pieces */
 	_Atomic uint32_t paths_talking;         /* carry frames */
 	struct wf_path path[];                  /* by seat */
@@ -129,7 +129,7 @@ static inline void wf_path_ask_anew(struct wf_path *path, uint64_t hello_ns)
 /* A peer of this host is reached over the local rail alone, except with what that may not copy. */
 static inline bool wf_lane_passes_over(const struct wf_lane *lane, const struct wf_seat *seat, bool not_local)
 {
-	return seat->limits.local ? not_local : lane->local && !not_local;
+	return seat->limits.local ? not_local : !not_local && atomic_load_explicit(&lane->local, memory_order_relaxed);
 }
 
 static inline struct wf_target *wf_target_of(const struct wf_lane *lane, uint32_t place, uint32_t remote)

@@ -255,10 +255,11 @@ static enum weft_path_state state_of(struct wf_lane *lane, const struct wf_seat 
 	const struct wf_target *target = wf_target_of(lane, seat->place, remote);
 
 	if (path->state == WF_PATH_UP && path->remote == remote)
-		return WEFT_PATH_UP;
+		return wf_lane_passes_over(lane, seat, false) ? WEFT_PATH_ANSWERED : WEFT_PATH_UP;
 	if (route == WF_ROUTE_OTHER)
 		return WEFT_PATH_ELSEWHERE;
-	if (route == WF_ROUTE_NONE || !lane->book->rail[remote].reachable)
+	if (route == WF_ROUTE_NONE || !lane->book->rail[remote].reachable ||
+	    lane->book->rail[remote].local != seat->limits.local)
 		return WEFT_PATH_NO_ROUTE;
 	return target->answered ? WEFT_PATH_ANSWERED : target->asked ? WEFT_PATH_SILENT : WEFT_PATH_UNUSED;
 }
