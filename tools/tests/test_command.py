@@ -21,7 +21,7 @@ WEFT = "weft"
 LIMIT = 120  # seconds for anything at all: under sanitizers, on a busy machine
 KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
         "utilization", "mops", "p50_us", "p99_us", "p99_9_us", "max_us", "cpu_s", "verified", "simulated", "interrupted",
-        "notes", "rail", "time", "host", "weft", "libfabric", "workers", "groups", "peer_host", "peer_weft", "peer_libfabric",
+        "notes", "rail", "memory", "time", "host", "weft", "libfabric", "workers", "groups", "peer_host", "peer_weft", "peer_libfabric",
         "peer_workers", "peer_rails", "seed", "command", "direction", "clients"}
 CSV_KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
             "utilization", "mops", "p50_us", "p99_us", "p99_9_us", "max_us", "cpu_s", "verified", "simulated", "interrupted",
@@ -230,7 +230,8 @@ class Usage(Case):
                              (["--listen", "127.0.0.1:99999"], "65535"), (["127.0.0.1:99999"], "65535"),
                              (["127.0.0.1:0"], "from 1 to 65535"), (["--manual", "--workers", "2"], "--workers"),
                              (["--listen", "--sizes", "4K-1M"], "HOST"), (["--sim", "p5,nisc=2"], "weft sim knobs"),
-                             (["--op", "send", "--size", "1G"], "--size")):
+                             (["--op", "send", "--size", "1G"], "--size"),
+                             (["--no-local", "--provider", "local"], "--no-local"), (["--memory", "x"], "weft, own")):
             self.assertIn(named, self.wrong("bench", *words), words)
 
     def test_nothing(self):
@@ -391,6 +392,23 @@ class Output(Case):
         for word in ("transport", "verified      every byte", "Gbit/s", "rail", "p99", "CPU"):
             self.assertIn(word, run.stdout)
 
+    def test_one_host(self):
+        """Two processes of one host use the local rail by default; what is mapped, copied or not wanted is said."""
+        mapped = self.result(*SHORT)
+        self.assertEqual((mapped["provider"], mapped["memory"], mapped["verified"]), ("local", "mapped", True))
+        copied = self.result("--memory", "own", *SHORT)
+        self.assertEqual((copied["provider"], copied["memory"], copied["verified"]), ("local", "copied", True))
+        small = self.result("--page-size", "64", "--pages", "3000", "--depth", "4", "--duration", "200ms", "--region", "4M")
+        self.assertEqual((small["memory"], small["verified"]), ("mapped", True))
+        small = self.result("--memory", "own", "--page-size", "96", "--pages", "3000", "--depth", "4", "--duration", "200ms",
+                            "--region", "4M")
+        self.assertEqual((small["memory"], small["verified"]), ("copied", True))
+        other = self.result("--no-local", *SHORT)
+        self.assertNotEqual(other["provider"], "local")
+        self.assertIsNone(other["memory"])
+        two = self.result("--workers", "2", *SHORT)
+        self.assertEqual((two["rails"], two["verified"]), (2, True))
+
     def test_progress_when_piped(self):
         run = weft("bench", "--provider", "shm", "--duration", "3s", "--region", "64M", "--depth", "8")
         self.assertRegex(run.stderr, r"(?m)^ +\d+\.\d s .* Gbit/s .* posted, ")
@@ -430,6 +448,19 @@ class Output(Case):
         for word in ("127.0.0.4", "Configuration", "engine memory resident with 4 rails and one peer", "each further peer"):
             self.assertIn(word, run.stdout)
         self.assertEqual(weft("info", "--provider", "shn").returncode, 1)
+
+    def test_info_local(self):
+        """By default an engine has the local rail beside NICs, and a peer of this host is reached over it; less than 256 KiB each."""
+        info = json.loads(weft("info", "--provider", "local", "--peers", "8", "--json").stdout)
+        self.assertTrue(info["memory"]["peers_local"])
+        self.assertLess(info["memory"]["peer_resident_bytes"], 256 << 10)
+        info = json.loads(weft("info", "--peers", "2", "--json").stdout)
+        self.assertIn("local", {rail["provider"] for rail in info["rails"]})
+        self.assertTrue(info["memory"]["peers_local"])
+        for words in (["--no-local"], ["--provider", "tcp", "--rails", "1"]):
+            info = json.loads(weft("info", *words, "--peers", "1", "--json").stdout)
+            self.assertNotIn("local", {rail["provider"] for rail in info["rails"]})
+            self.assertFalse(info["memory"]["peers_local"])
 
 
 class Sim(Case):

@@ -32,6 +32,7 @@ enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 struct bench_params {
 	int op;
 	bool verify, manual, simulated;
+	bool own_memory;                      /* not of weft_memory_alloc() */
 	bool checksum;                        /* the engine checks at the receiver */
 	bool reverse;                         /* the peer drives */
 	uint64_t duration_ns, warmup_ns, ops; /* for the side that drives */
@@ -77,6 +78,7 @@ struct bench_options {
 	uint64_t in_flight; /* bytes that fill the NICs; 0: not known */
 	const char *sim;
 	bool sim_copies; /* the simulated NICs move every byte */
+	int memory;      /* which: bench_memory_names */
 	struct cmd_strings kill, revive;
 	struct bench_schedule schedule;
 	struct bench_faults *faults; /* NULL: no link goes down on purpose */
@@ -104,6 +106,8 @@ struct bench_rail {
 	char name[64];
 	uint32_t group;
 	uint64_t bytes, errors, retries;
+	bool local;
+	uint64_t mapped; /* of a local rail's bytes */
 };
 
 /* One of several, for the report. */
@@ -171,10 +175,12 @@ int bench_result_unpack(const void *from, size_t bytes, struct bench_result *ret
 struct bench_memory {
 	void *base;
 	uint64_t bytes;
+	bool own;
 };
-/* Of the engine's own, which peers of this host can map: closing the engine frees it. */
-int bench_memory_open(struct bench_memory *memory, weft_engine *engine, uint64_t bytes);
-uint64_t bench_memory_limit(void); /* what one side may sensibly take on this host */
+/* Of the engine's own, which peers of this host can map and which goes with the engine; or own, as an application has it. */
+int bench_memory_open(struct bench_memory *memory, weft_engine *engine, uint64_t bytes, bool own);
+void bench_memory_close(struct bench_memory *memory); /* after the engine */
+uint64_t bench_memory_limit(void);                    /* what one side may sensibly take on this host */
 uint64_t bench_cpu_ns(void);
 
 /* A manual loop's turn: counts the idle ones and, after many, yields the core. */

@@ -44,6 +44,7 @@ static int open_engine(struct bench_driver *drive)
 	char why[1000];
 
 	options.same_host = drive->same_host;
+	options.no_local |= !drive->same_host; /* it would stand idle */
 	options.host = drive->host;
 	int rc = cmd_transport_choose(&options, &drive->transport, why, sizeof why);
 	if (rc < 0)
@@ -90,7 +91,7 @@ static int open_memory(struct bench_driver *drive)
 	/* Where the other side chose, as it may choose anything. */
 	int rc = params->reverse && bytes > bench_memory_limit()
 		     ? -ENOMEM
-		     : bench_memory_open(&load->memory, load->engine, bytes);
+		     : bench_memory_open(&load->memory, load->engine, bytes, params->own_memory);
 
 	if (rc < 0)
 		return bench_driver_fail(drive, rc, "no memory for the region: %s", strerror(-rc));
@@ -165,6 +166,8 @@ static void read_rails(struct bench_driver *drive, struct bench_rail *rails)
 		rails[i].bytes = info.bytes;
 		rails[i].errors = info.errors;
 		rails[i].retries = info.retries;
+		rails[i].mapped = info.mapped_bytes;
+		rails[i].local = strcmp(info.provider, "local") == 0;
 	}
 }
 
@@ -235,6 +238,7 @@ static int measure(struct bench_driver *drive)
 		summary->rail[i].bytes -= before[i].bytes;
 		summary->rail[i].errors -= before[i].errors;
 		summary->rail[i].retries -= before[i].retries;
+		summary->rail[i].mapped -= before[i].mapped;
 	}
 	bench_paths_note(summary, load->engine, load->peer);
 	summary->ops = load->ended;
@@ -460,6 +464,7 @@ void bench_drive(const struct bench_options *options, struct bench_summary *ret_
 	cmd_control_close(drive.control);
 	if (drive.load.engine)
 		weft_engine_close(drive.load.engine);
+	bench_memory_close(&drive.load.memory);
 	if (drive.child) {
 		/* How the peer ended explains what was seen of it. */
 		cmd_reap(drive.child, rc < 0, why, sizeof why);
@@ -513,6 +518,7 @@ int bench_drive_back(struct cmd_control *control, const struct bench_options *ow
 	snprintf(why, room, "%s", rc < 0 ? summary.error : "the peer's memory was written, and checked there");
 	if (drive.load.engine)
 		weft_engine_close(drive.load.engine);
+	bench_memory_close(&drive.load.memory);
 	bench_load_close(&drive.load);
 	return rc;
 }

@@ -143,6 +143,10 @@ void bench_json_put(const struct bench_summary *summary, struct cmd_json *json)
 		cmd_json_null(json, "verified");
 	cmd_json_bool(json, "simulated", params->simulated);
 	cmd_json_bool(json, "interrupted", summary->interrupted);
+	if (bench_memory_text(summary))
+		cmd_json_text(json, "memory", bench_memory_text(summary));
+	else
+		cmd_json_null(json, "memory");
 	put_rails(summary, &figures, json);
 	cmd_json_open(json, "notes", '[');
 	for (uint32_t i = 0; i < summary->notes; i++)

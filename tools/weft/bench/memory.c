@@ -1,20 +1,41 @@
 /* The benchmark's memory, mapped, zeroed and touched before anything is timed; and its use of the CPU. */
 #include "bench.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
-int bench_memory_open(struct bench_memory *memory, weft_engine *engine, uint64_t bytes)
+static int map_own(struct bench_memory *memory, uint64_t bytes)
 {
-	int rc = weft_memory_alloc(engine, bytes, NULL, &memory->base);
+	memory->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory->base == MAP_FAILED) {
+		memory->base = NULL;
+		return -ENOMEM;
+	}
+	madvise(memory->base, bytes, MADV_HUGEPAGE);
+	return 0;
+}
+
+int bench_memory_open(struct bench_memory *memory, weft_engine *engine, uint64_t bytes, bool own)
+{
+	int rc = own ? map_own(memory, bytes) : weft_memory_alloc(engine, bytes, NULL, &memory->base);
 
 	if (rc < 0)
 		return rc;
 	memory->bytes = bytes;
+	memory->own = own;
 	memset(memory->base, 0, bytes);
 	return 0;
+}
+
+void bench_memory_close(struct bench_memory *memory)
+{
+	if (memory->own && memory->base)
+		munmap(memory->base, memory->bytes);
+	memory->base = NULL;
 }
 
 uint64_t bench_memory_limit(void)

@@ -14,6 +14,7 @@
 
 const char *const bench_op_names[BENCH_OPS + 1] = { "pages", "write", "read", "scatter", "send", "call", NULL };
 
+static const char *const memory_names[] = { "weft", "own", NULL };
 const char *const bench_direction_names[] = { "out", "in", "both", NULL };
 
 /* What an operation is when nothing else is said: enough in flight to fill a fast path, little for a round
@@ -150,6 +151,13 @@ static const struct cmd_option table[] = {
 	  .min = 1,
 	  .given = &given.region_given,
 	  .help = "bytes of memory on each side (default 256M, less for small pages)" },
+	{ .name = "memory",
+	  .type = CMD_CHOICE,
+	  .value = &given.memory,
+	  .argument = "WHOSE",
+	  .choices = memory_names,
+	  .help = "weft (default): memory of weft_memory_alloc(), which peers of one host map; own: the command's, as "
+		  "an application may have it" },
 	CMD_TRANSPORT_OPTIONS(given.transport),
 	{ .name = "manual",
 	  .type = CMD_FLAG,
@@ -267,7 +275,7 @@ static int check(const struct bench_options *options)
 	    (options->size_given || options->page_size_given || options->pages_given || options->region_given ||
 	     options->depth_given || options->duration_given || options->ops || options->no_verify ||
 	     options->params.op != BENCH_PAGES || options->direction != BENCH_OUT || options->clients > 1 ||
-	     options->sizes.count || options->params.checksum || options->histogram))
+	     options->sizes.count || options->params.checksum || options->histogram || options->memory))
 		return wrong("what to do and for how long is said by the side that names HOST; with --listen go only "
 			     "--once, the choice of rails, --quiet and --verbose");
 	if (options->is_listener && (options->json || options->csv))
@@ -502,6 +510,7 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 	options.params.verify = !options.no_verify;
 	options.not_verified = options.no_verify ? "--no-verify" : NULL;
 	options.params.manual = options.transport.manual;
+	options.params.own_memory = options.memory;
 	options.params.workers = options.transport.workers;
 	options.params.reverse = options.direction == BENCH_IN;
 	options.params.duration_ns = options.duration_ns;

@@ -184,6 +184,8 @@ static void add_rails(struct bench_summary *total, const struct client *client)
 		total->rail[at].bytes += rail->bytes;
 		total->rail[at].errors += rail->errors;
 		total->rail[at].retries += rail->retries;
+		total->rail[at].local = rail->local;
+		total->rail[at].mapped += rail->mapped;
 	}
 }
 

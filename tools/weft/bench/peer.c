@@ -112,6 +112,7 @@ int bench_peer_transport(const struct cmd_control *control, const struct bench_o
 		return -EINVAL;
 	}
 	options.same_host = cmd_net_same_host(control->fd);
+	options.no_local |= !options.same_host;
 	cmd_net_other_end(control->fd, &options.host);
 	options.simulated = params->simulated;
 	if (params->provider[0])
@@ -163,7 +164,7 @@ static int open_memory(struct peer *peer)
 	if (bytes > bench_memory_limit())
 		return fail(peer, -ENOMEM, "the driver asks for %" PRIu64 " MiB, more than this host has free",
 			    bytes >> 20);
-	rc = bench_memory_open(&peer->memory, peer->engine, bytes);
+	rc = bench_memory_open(&peer->memory, peer->engine, bytes, params->own_memory);
 	if (rc < 0)
 		return fail(peer, rc, "no memory for the region: %s", strerror(-rc));
 	for (uint64_t i = 0; params->op == BENCH_READ && i < params->slots; i++)
@@ -453,6 +454,7 @@ static int answer_driver(struct peer *peer, const struct bench_options *own)
 			 peer->result.verdict.wrong);
 	if (peer->engine)
 		weft_engine_close(peer->engine);
+	bench_memory_close(&peer->memory);
 	return rc;
 }
 

@@ -127,6 +127,30 @@ static void print_rails(const struct bench_summary *summary, const struct bench_
 	putchar('\n');
 }
 
+const char *bench_memory_text(const struct bench_summary *summary)
+{
+	uint64_t bytes = 0, mapped = 0;
+
+	for (uint32_t i = 0; i < summary->rails; i++) {
+		bytes += summary->rail[i].local ? summary->rail[i].bytes : 0;
+		mapped += summary->rail[i].mapped;
+	}
+	if (!bytes || bench_op_is_message(summary->options->params.op))
+		return NULL;
+	/* The rails' bytes include those of frames, which never are. */
+	return mapped > bytes / 2 ? "mapped" : "copied";
+}
+
+static void print_memory(const struct bench_summary *summary)
+{
+	const char *memory = bench_memory_text(summary);
+
+	if (memory)
+		printf("  memory        %s\n", *memory == 'm'
+						   ? "mapped: both processes have it, and the kernel copies nothing"
+						   : "copied by the kernel: it is not of weft_memory_alloc()");
+}
+
 static char *rate_text(double rate, const char *counted, char *text, size_t room)
 {
 	if (counted)
@@ -243,6 +267,7 @@ static void report_table(const struct bench_summary *summary)
 	       summary->own_rails == 1 ? "" : "s", params->simulated ? ", simulated" : "", summary->why);
 	printf("  peer          %s, %u rail%s\n", summary->peer, summary->ready.rails,
 	       summary->ready.rails == 1 ? "" : "s");
+	print_memory(summary);
 	print_rails(summary, &figures);
 	print_clients(summary);
 	printf("  moved         %s in %.3f s%s\n", cmd_format_size(summary->bytes, size, sizeof size), figures.seconds,

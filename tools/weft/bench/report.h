@@ -11,6 +11,8 @@ struct bench_figures {
 	bool paged, line_known, checked, verified;
 };
 struct bench_figures bench_figure(const struct bench_summary *summary);
+/* "mapped" or "copied": what a local rail did with the memory; NULL: none carried any. */
+const char *bench_memory_text(const struct bench_summary *summary);
 double bench_per(double a, double b); /* 0 where b is */
 
 /* json.c */

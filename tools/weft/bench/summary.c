@@ -53,6 +53,8 @@ static void pack_rails(struct cmd_pack *pack, const struct bench_summary *summar
 		cmd_pack_u64(pack, summary->rail[i].bytes);
 		cmd_pack_u64(pack, summary->rail[i].errors);
 		cmd_pack_u64(pack, summary->rail[i].retries);
+		cmd_pack_u32(pack, summary->rail[i].local);
+		cmd_pack_u64(pack, summary->rail[i].mapped);
 	}
 }
 
@@ -67,6 +69,8 @@ static void unpack_rails(struct cmd_unpack *unpack, struct bench_summary *summar
 		summary->rail[i].bytes = cmd_unpack_u64(unpack);
 		summary->rail[i].errors = cmd_unpack_u64(unpack);
 		summary->rail[i].retries = cmd_unpack_u64(unpack);
+		summary->rail[i].local = cmd_unpack_u32(unpack);
+		summary->rail[i].mapped = cmd_unpack_u64(unpack);
 	}
 }
 

@@ -4,7 +4,15 @@
 
 #include <errno.h>
 
-enum { FLAG_VERIFY = 1, FLAG_MANUAL = 2, FLAG_SIMULATED = 4, FLAG_CHECKSUM = 8, FLAG_REVERSE = 16, FLAGS = 31 };
+enum {
+	FLAG_VERIFY = 1,
+	FLAG_MANUAL = 2,
+	FLAG_SIMULATED = 4,
+	FLAG_CHECKSUM = 8,
+	FLAG_REVERSE = 16,
+	FLAG_OWN = 32,
+	FLAGS = 63
+};
 
 bool bench_op_is_message(int op)
 {
@@ -33,7 +41,7 @@ int bench_params_pack(const struct bench_params *params, void *to, size_t room)
 	cmd_pack_u32(&pack, (uint32_t)params->op);
 	cmd_pack_u32(&pack, (params->verify ? FLAG_VERIFY : 0) | (params->manual ? FLAG_MANUAL : 0) |
 				(params->simulated ? FLAG_SIMULATED : 0) | (params->checksum ? FLAG_CHECKSUM : 0) |
-				(params->reverse ? FLAG_REVERSE : 0));
+				(params->reverse ? FLAG_REVERSE : 0) | (params->own_memory ? FLAG_OWN : 0));
 	cmd_pack_u64(&pack, params->slot_bytes);
 	cmd_pack_u64(&pack, params->pages);
 	cmd_pack_u64(&pack, params->slots);
@@ -66,6 +74,7 @@ int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret
 	params.simulated = flags & FLAG_SIMULATED;
 	params.checksum = flags & FLAG_CHECKSUM;
 	params.reverse = flags & FLAG_REVERSE;
+	params.own_memory = flags & FLAG_OWN;
 	params.slot_bytes = cmd_unpack_u64(&unpack);
 	params.pages = cmd_unpack_u64(&unpack);
 	params.slots = cmd_unpack_u64(&unpack);

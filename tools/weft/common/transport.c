@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const cmd_provider_names[] = { "efa", "verbs", "tcp", "shm", NULL };
+const char *const cmd_provider_names[] = { "efa", "verbs", "tcp", "local", "shm", NULL };
 
 struct found {
 	const char *avoid;
-	bool efa, verbs, shm;
+	bool efa, verbs, local;
 };
 
 /* The next of the comma separated words at *at; false at the end. */
@@ -59,7 +59,7 @@ static int look(void *context, const struct weft_nic *nic)
 		return 0;
 	found->efa |= is_a(nic->provider, "efa");
 	found->verbs |= is_a(nic->provider, "verbs");
-	found->shm |= is_a(nic->provider, "shm");
+	found->local |= strcmp(nic->provider, "local") == 0;
 	return 0;
 }
 
@@ -93,11 +93,12 @@ static void choose_provider(const struct cmd_transport_options *options, struct 
 	} else {
 		/* A failure to list is no reason to stop: opening says better what is wrong. */
 		weft_nic_each(&config, look, &found);
-		provider = found.efa ? "efa" : found.verbs ? "verbs" : found.shm ? "shm" : "tcp";
-		why = found.efa || found.verbs ? "this host has RDMA NICs"
-		      : found.shm              ? "no RDMA NIC here; between two processes of one host shared memory "
-						 "is the fastest"
-					       : "neither an RDMA NIC nor shared memory is left to use";
+		bool local = found.local && !options->no_local;
+
+		provider = local ? "local" : found.efa ? "efa" : found.verbs ? "verbs" : "tcp";
+		why = local                      ? "both processes are on this host"
+		      : found.efa || found.verbs ? "this host has RDMA NICs"
+						 : "neither an RDMA NIC nor the local rail is left to use";
 	}
 	snprintf(transport->provider, sizeof transport->provider, "%s", provider);
 	snprintf(transport->why, sizeof transport->why, "%s", why);
@@ -147,6 +148,10 @@ int cmd_transport_check(const struct cmd_transport_options *options, char *why, 
 		snprintf(why, room, "the text of --provider, --rails or --avoid is too long");
 		return -EINVAL;
 	}
+	if (options->no_local && options->provider && strcmp(options->provider, "local") == 0) {
+		snprintf(why, room, "--no-local and --provider local exclude each other");
+		return -EINVAL;
+	}
 	if (options->ports && check_ports(options->ports, why, room) < 0)
 		return -EINVAL;
 	return options->rails ? check_twice(options->rails, why, room) : 0;
@@ -182,7 +187,7 @@ int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd
 	choose_provider(options, &transport);
 	/* Avoiding another transport's NIC leaves tcp's rails as they are. */
 	if (options->same_host && is_a(transport.provider, "tcp") && !transport.rails[0] &&
-	    (!transport.avoid[0] || strcmp(transport.avoid, "shm") == 0))
+	    (!transport.avoid[0] || strcmp(transport.avoid, "shm") == 0 || strcmp(transport.avoid, "local") == 0))
 		loopback_rails(&transport, number ? count : 1);
 	if (number && !options->same_host && options->host.ss_family != AF_UNSPEC && uses_tcp(options, &transport))
 		cmd_transport_nearest(options, &transport);
@@ -221,6 +226,8 @@ void cmd_transport_config(const struct cmd_transport_options *options, const str
 	config.max_workers = (uint32_t)options->workers;
 	if (options->manual)
 		config.flags |= WEFT_MANUAL_PROGRESS;
+	if (options->no_local)
+		config.flags |= WEFT_NO_LOCAL;
 	config.log = keep_or_print;
 	config.log_context = options->verbose ? &always : &never;
 	*ret_config = config;
@@ -355,7 +362,11 @@ uint64_t cmd_transport_line_bps(weft_engine *engine, uint32_t rails)
 	uint64_t total = 0;
 	for (uint32_t i = 0; i < rails; i++) {
 		struct weft_rail_info rail;
-		if (weft_rail_info(engine, i, &rail, sizeof(rail)) < 0 || !rail.link_bps)
+		if (weft_rail_info(engine, i, &rail, sizeof(rail)) < 0)
+			return 0;
+		if (rails > 1 && strcmp(rail.provider, "local") == 0)
+			continue; /* beside NICs, which are the line */
+		if (!rail.link_bps)
 			return 0;
 		total += rail.link_bps;
 	}

@@ -21,7 +21,7 @@ struct cmd_transport_options {
 	const char *groups; /* a file, for this side's engine */
 	const char *ports;  /* that peers connect to; NULL: any */
 	uint64_t workers;
-	bool manual, verbose, quiet;
+	bool manual, verbose, quiet, no_local;
 	bool same_host;               /* the peer is on this host */
 	struct sockaddr_storage host; /* the peer's; of family AF_UNSPEC where it is not known */
 	bool simulated;
@@ -34,7 +34,10 @@ extern const char *const cmd_provider_names[]; /* those people ask for */
 #define CMD_TRANSPORT_OPTIONS(to)                                                                             \
 	{ .name = "provider", .type = CMD_STRING, .value = &(to).provider, .argument = "NAME",                \
 	  .choices = cmd_provider_names,                                                                      \
-	  .help = "require this libfabric provider: efa, verbs, tcp, shm (default: the best available)" },     \
+	  .help = "require this provider: efa, verbs, tcp, shm of libfabric, or local, between processes of " \
+		  "one host (default: the best available)" },                                                  \
+	{ .name = "no-local", .type = CMD_FLAG, .value = &(to).no_local,                                       \
+	  .help = "do not use the local rail, over which processes of one host reach each other by default" },   \
 	{ .name = "rails", .type = CMD_STRING, .value = &(to).rails, .argument = "N|NICS",                    \
 	  .help = "at most N rails, or these NICs by name or address, comma separated (default: all)" },      \
 	{ .name = "avoid", .type = CMD_STRING, .value = &(to).avoid, .argument = "NICS",                      \
@@ -55,7 +58,7 @@ struct cmd_transport {
 	char rails[CMD_RAILS_TEXT];
 	char avoid[CMD_RAILS_TEXT];
 	uint32_t max_rails; /* 0: no limit */
-	char why[160];      /* "shared memory: no RDMA NIC here" */
+	char why[160];      /* "both processes are on this host" */
 };
 
 /* Whether NICs of this provider are the simulator's. */

@@ -18,7 +18,7 @@ static struct {
 static const struct cmd_usage usage = {
 	.command = "weft info",
 	.synopsis = "[OPTION]...",
-	.about = "Lists the NICs that weft can use, opens an engine like 'weft bench', and shows its rails, "
+	.about = "Lists the NICs that weft can use, opens an engine, and shows its rails, "
 		 "their limits, its configuration and the memory it takes: with one peer, and for each further "
 		 "one.",
 	.examples = "  weft info\n"
@@ -107,7 +107,8 @@ int weft_cmd_info(int argc, char **argv)
 		return CMD_OK;
 	if (rc < 0)
 		return CMD_USAGE;
-	given.transport.same_host = true;
+	/* Without a word an engine as the library opens it; what is named is for peers of this host, as in weft bench. */
+	given.transport.same_host = given.transport.provider != NULL;
 	given.transport.simulated = given.sim != NULL;
 	if (given.is_peers)
 		return info_peers_serve((int)given.peers_fd, &given.transport, given.peers);

@@ -17,6 +17,7 @@ struct info_nic {
 
 struct info_memory {
 	bool measured;
+	bool has_local, local;    /* the engine has local rails; the peers were reached over one */
 	uint64_t libfabric_bytes; /* resident, once it and its providers are loaded */
 	uint64_t engine_bytes;    /* resident more, with the engine open and one peer up */
 	uint64_t peers;           /* added after the first */

@@ -105,6 +105,8 @@ static int start_peers(const struct info *info, uint64_t count, pid_t *ret_child
 		words[at++] = "--avoid";
 		words[at++] = info->options.avoid;
 	}
+	if (info->options.no_local)
+		words[at++] = "--no-local";
 	words[at] = "--peers-fd";
 	return cmd_spawn(words, ret_child, ret_fd);
 }
@@ -129,7 +131,8 @@ static int wait_up(weft_engine *engine, weft_queue *queue, weft_peer peer, struc
 	struct weft_peer_info info;
 	struct weft_event events[16];
 
-	while (weft_peer_info(engine, peer, &info, sizeof(info)) == 0 && !info.up) {
+	/* Up over the local rail too, where there is one: that is the last path to come up. */
+	while (weft_peer_info(engine, peer, &info, sizeof(info)) == 0 && (!info.up || info.local < memory->has_local)) {
 		int got = weft_queue_wait(queue, events, sizeof(*events), 16, 5 * WEFT_MILLISECOND);
 		for (int i = 0; i < got; i++)
 			weft_event_release(&events[i]);
@@ -145,6 +148,12 @@ static uint64_t own_bytes(weft_engine *engine)
 {
 	struct weft_engine_info info;
 	return weft_engine_info(engine, &info, sizeof(info)) < 0 ? 0 : info.memory_bytes;
+}
+
+static bool is_local(weft_engine *engine, weft_peer peer)
+{
+	struct weft_peer_info info;
+	return weft_peer_info(engine, peer, &info, sizeof(info)) == 0 && info.local;
 }
 
 static int measure_peers(struct info *info, weft_engine *engine, struct cmd_control *control, uint64_t before)
@@ -168,6 +177,7 @@ static int measure_peers(struct info *info, weft_engine *engine, struct cmd_cont
 		rc = add_peer(engine, control, memory, &peers[i]);
 	for (i = 1; rc == 0 && i <= info->extra_peers; i++)
 		rc = wait_up(engine, queue, peers[i], memory);
+	memory->local = rc == 0 && is_local(engine, peers[info->extra_peers]);
 	if (rc == 0 && info->extra_peers) {
 		memory->peers = info->extra_peers;
 		memory->peer_bytes = (double)growth(with_one) / (double)info->extra_peers;
@@ -192,6 +202,16 @@ static void read_engine(struct info *info, weft_engine *engine)
 	}
 }
 
+static bool has_local_rail(weft_engine *engine)
+{
+	struct weft_rail_info rail;
+	bool found = false;
+
+	for (uint32_t i = 0; weft_rail_info(engine, i, &rail, sizeof(rail)) == 0; i++)
+		found |= strcmp(rail.provider, "local") == 0;
+	return found;
+}
+
 void info_measure(struct info *info)
 {
 	struct cmd_control *control = calloc(1, sizeof *control); /* touched before it is measured */
@@ -209,6 +229,7 @@ void info_measure(struct info *info)
 	uint64_t before = info_resident_bytes();
 	rc = cmd_transport_open(&info->config, &engine, info->error, sizeof info->error);
 	if (rc == 0) {
+		info->memory.has_local = has_local_rail(engine);
 		rc = start_peers(info, info->extra_peers + 1, &child, &fd);
 		if (rc < 0)
 			snprintf(info->memory.why_not, sizeof info->memory.why_not, "no second process: %s",

@@ -161,6 +161,8 @@ static void print_memory(const struct info *info)
 	if (memory->peers)
 		printf("  %-50s %s (over %" PRIu64 ")\n", "each further peer, resident, with the provider's part",
 		       cmd_format_size((uint64_t)memory->peer_bytes, text, sizeof text), memory->peers);
+	if (memory->peers)
+		printf("  %-50s %s\n", "those peers were reached over", memory->local ? "the local rail" : "NICs");
 	if (memory->why_not[0])
 		printf("  not measured further: %s\n", memory->why_not);
 }
@@ -187,6 +189,7 @@ static void report_text(const struct info *info)
 		    "  (the topology has %u groups, as 'weft topo' shows; each needs a worker, and this process has\n"
 		    "  cores for %u besides the application: --workers %u keeps them apart)\n",
 		    info->groups_found, wf_layout_most_workers(), info->groups_found);
+	printf("  peers of this host are reached over %s\n", info->memory.has_local ? "the local rail" : "these too");
 	print_rails(info);
 	print_config(info);
 	print_memory(info);
@@ -249,6 +252,8 @@ static void json_memory(const struct info *info, struct cmd_json *json)
 	else
 		cmd_json_null(json, "engine_resident_bytes");
 	cmd_json_number(json, "further_peers", memory->peers);
+	if (memory->peers)
+		cmd_json_bool(json, "peers_local", memory->local);
 	if (memory->peers)
 		cmd_json_real(json, "peer_own_bytes", memory->own_peer_bytes, 0);
 	if (memory->peers)

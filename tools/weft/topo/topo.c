@@ -81,7 +81,7 @@ static int read_options(int argc, char **argv, struct topo_options *ret)
 /* Lower is better. What is not known (a simulated NIC) is somebody's special hardware. */
 static int rank_of(const char *provider)
 {
-	static const char *const plain[] = { "tcp", "net", "sockets", "udp", "shm", "sm2" };
+	static const char *const plain[] = { "tcp", "net", "sockets", "udp", "shm", "sm2", "local" };
 
 	if (strncmp(provider, "efa", 3) == 0)
 		return 0;
