@@ -70,6 +70,42 @@ def write_case(kit, provider, size):
     return Case("write", provider, size, "Gbit/s", {"threads": weft(), "manual": weft("--manual")}, others)
 
 
+def local_case(kit, size, place, region, memory):
+    """Random pages between two processes over the local rail, beside one process that copies pages of the same memory."""
+    def weft(*more):
+        count = str(max(1, min(4096, region // 8 // size)))
+        shape = ("--op", "pages", "--page-size", str(size), "--pages", count, "--depth", "4", "--region", str(region))
+        return lambda: kit.weft("local", *shape, "--memory", memory, *more)["gbps"]
+
+    if memory == "own":
+        limit = lambda: kit.memcpy(size, "--kernel", region=region)["gbps"]  # noqa: E731
+        others = {"process_vm": (limit, 0.90)}
+    else:
+        limit = lambda: kit.memcpy(size, "--shared", region=region)["gbps"]  # noqa: E731
+        others = {"memcpy": (limit, 0.85 if size >= 4096 else 0.40)}
+        others["raw shm"] = (lambda: kit.bench("raw", "shm", "--page-size", str(size), "--region", str(region))["gbps"], None)
+        if place == "in cache":  # they write one buffer
+            others["UCX put"] = (lambda: kit.ucx("local", size)["gbps"], None)
+            others["MPI put"] = (lambda: kit.mpi("local", size)["gbps"], None)
+    name = "%s, %s" % ("own memory" if memory == "own" else "pages", place)
+    return Case(name, "local", size, "Gbit/s", {"threads": weft(), "manual": weft("--manual")}, others)
+
+
+def local_cases(kit, quick):
+    for place, region in (("in cache", 4 << 20), ("larger", 256 << 20)):
+        for size in (64, 65536) if quick else (64, 4096, 65536, 1 << 20):
+            yield local_case(kit, size, place, max(region, 8 * size), "weft")
+        yield local_case(kit, 65536, place, region, "own")
+    kit.kept.clear()
+
+    def call(*more):
+        return lambda: kit.once("weft", "local", "--op", "call", "--size", "64", "--depth", "1", *more)["p50_us"]
+
+    others = {"UCX tag": (lambda: kit.once("ucx", "local", 64, "tag_lat")["p50_us"], 2.0),
+              "raw shm": (lambda: kit.once("bench", "raw", "shm", "--op", "pingpong")["p50_us"], None)}
+    yield Case("call latency p50", "local", 64, "us", {"threads": call(), "manual": call("--manual")}, others)
+
+
 def adjacent_case(kit, provider):
     def weft(*more):
         return lambda: kit.bench("pages", provider, "--page-size", "4096", "--adjacent", *more)["gbps"]
@@ -111,6 +147,7 @@ def one_process_case(kit, size, goal):
 
 
 def cases(kit, quick):
+    yield from local_cases(kit, quick)
     sizes = [4096, 65536] if quick else [64, 4096, 65536, 1 << 20]
     for provider in ("shm", "tcp"):
         for size in sizes:

@@ -93,12 +93,14 @@ class Tools:
         command = [self.path("weft"), "bench", "--json", "--quiet", "--duration", "%dms" % (self.seconds * 1000)]
         if provider.startswith("sim:"):
             command.append("--no-verify")  # and as much in flight as the command takes by itself: 32 NICs share it
-        elif "call" not in arguments and "send" not in arguments:
+        elif "call" not in arguments and "send" not in arguments and "--region" not in arguments:
             command += ["--region", str(REGION)]
         return last_json(run(command + self.where(provider) + list(arguments)))
 
     def bench(self, program, provider, *arguments):
-        command = [self.path("bench", program), "--json", "--seconds", str(self.seconds), "--region", str(REGION)]
+        command = [self.path("bench", program), "--json", "--seconds", str(self.seconds)]
+        if "--region" not in arguments:
+            command += ["--region", str(REGION)]
         return last_json(run(command + self.where(provider) + list(arguments)))
 
     def piece(self, provider, size, *arguments):
@@ -135,9 +137,9 @@ class Tools:
         report = json.loads(served(["iperf3", "-s", "-1", "-p", port], client))
         return {"gbps": report["end"]["sum_received"]["bits_per_second"] / 1e9}
 
-    def memcpy(self, size):
+    def memcpy(self, size, *arguments, region=REGION):
         command = [self.path("bench", "memcpy"), "--json", "--page-size", str(size), "--seconds", str(self.seconds)]
-        return last_json(run(command + ["--region", str(REGION)]))
+        return last_json(run(command + ["--region", str(region), *arguments]))
 
 
 def first_line(command):

@@ -1,4 +1,4 @@
-/* The local rail alone: pipes and what a peer may put there, letters, shared memory, lines, copies, sleep, and death. */
+/* The local rail alone: letters, shared memory, lines, copies, lists of pages, guests, sleep, and death. */
 #include "local/internal.h"
 
 #include <setjmp.h>
@@ -25,112 +25,6 @@ static uint64_t next_random(uint64_t *state)
 {
 	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 	return *state >> 33;
-}
-
-/* ---- pipes ---- */
-
-static struct wf_pipe_shared *make_pipe(struct wf_pipe_writer *writer, struct wf_pipe_reader *reader)
-{
-	struct wf_pipe_shared *shared = aligned_alloc(64, sizeof(*shared));
-
-	assert_non_null(shared);
-	memset(shared, 0, sizeof(*shared));
-	*writer = (struct wf_pipe_writer){ .shared = shared };
-	*reader = (struct wf_pipe_reader){ .shared = shared };
-	return shared;
-}
-
-static void pipe_keeps_order(void **state)
-{
-	struct wf_pipe_writer writer;
-	struct wf_pipe_reader reader;
-	struct wf_pipe_shared *shared = make_pipe(&writer, &reader);
-	static uint8_t out[WF_PIPE_RECORD], in[WF_PIPE_RECORD];
-	uint64_t random = 1, put = 0, taken = 0;
-	struct wf_record record;
-
-	while (taken < 20000) {
-		record = (struct wf_record){ .kind = WF_RECORD_FRAME };
-		record.bytes = (uint16_t)(put * 7919 % (WF_PIPE_RECORD + 1));
-		memset(out, (int)put, record.bytes);
-		if (next_random(&random) % 3 && !wf_pipe_put(&writer, &record, out)) {
-			put++;
-			continue;
-		}
-		if (taken == put)
-			continue;
-		assert_int_equal(wf_pipe_look(&reader, &record), 1);
-		assert_int_equal(record.bytes, taken * 7919 % (WF_PIPE_RECORD + 1));
-		wf_pipe_take(&reader, &record, in);
-		for (uint32_t i = 0; i < record.bytes; i++)
-			assert_int_equal(in[i], (uint8_t)taken);
-		taken++;
-	}
-	free(shared);
-}
-
-static void pipe_fills_up(void **state)
-{
-	struct wf_pipe_writer writer;
-	struct wf_pipe_reader reader;
-	struct wf_pipe_shared *shared = make_pipe(&writer, &reader);
-	struct wf_record record = { .kind = WF_RECORD_IMMEDIATE };
-	uint32_t put = 0;
-
-	for (; !wf_pipe_put(&writer, &record, NULL); put++)
-		record.immediate++;
-	assert_int_equal(put, WF_PIPE_BYTES / sizeof(record));
-	assert_true(wf_pipe_any(&reader));
-	for (uint32_t i = 0; i < put; i++) {
-		assert_int_equal(wf_pipe_look(&reader, &record), 1);
-		assert_int_equal(record.immediate, i);
-		wf_pipe_take(&reader, &record, NULL);
-	}
-	assert_int_equal(wf_pipe_look(&reader, &record), 0);
-	assert_false(wf_pipe_any(&reader));
-	assert_int_equal(wf_pipe_put(&writer, &record, NULL), 0);
-	free(shared);
-}
-
-static int look_after(uint64_t written, struct wf_record record)
-{
-	struct wf_pipe_writer writer;
-	struct wf_pipe_reader reader;
-	struct wf_pipe_shared *shared = make_pipe(&writer, &reader);
-	int got;
-
-	memcpy(shared->ring, &record, sizeof(record));
-	atomic_store(&shared->written, written);
-	got = wf_pipe_look(&reader, &record);
-	free(shared);
-	return got;
-}
-
-static void pipe_checks_its_writer(void **state)
-{
-	assert_int_equal(look_after(16, (struct wf_record){ .kind = WF_RECORD_FRAME, .bytes = 8 }), 1);
-	assert_int_equal(look_after(8, (struct wf_record){ .kind = WF_RECORD_FRAME, .bytes = 8 }), -EPROTO);
-	assert_int_equal(look_after(WF_PIPE_BYTES + 8, (struct wf_record){ .kind = WF_RECORD_FRAME }), -EPROTO);
-	assert_int_equal(look_after(UINT64_MAX - 7, (struct wf_record){ .kind = WF_RECORD_FRAME }), -EPROTO);
-	assert_int_equal(look_after(9, (struct wf_record){ .kind = WF_RECORD_FRAME }), -EPROTO);
-	assert_int_equal(look_after(8, (struct wf_record){ .kind = 3 }), -EPROTO);
-	assert_int_equal(look_after(16, (struct wf_record){ .kind = WF_RECORD_IMMEDIATE, .bytes = 8 }), -EPROTO);
-	assert_int_equal(look_after(WF_PIPE_BYTES, (struct wf_record){ .kind = WF_RECORD_FRAME, .bytes = 8200 }),
-			 -EPROTO);
-}
-
-static void pipe_checks_its_reader(void **state)
-{
-	struct wf_pipe_writer writer;
-	struct wf_pipe_reader reader;
-	struct wf_pipe_shared *shared = make_pipe(&writer, &reader);
-	struct wf_record record = { .kind = WF_RECORD_IMMEDIATE };
-
-	while (!wf_pipe_put(&writer, &record, NULL))
-		;
-	atomic_store(&shared->read, WF_PIPE_BYTES + 8); /* more than was written */
-	assert_int_equal(wf_pipe_put(&writer, &record, NULL), -EPROTO);
-	free(shared);
 }
 
 /* ---- letters and shared memory ---- */
@@ -462,19 +356,159 @@ static void death_is_told(void **state)
 	close(pipes[1]);
 }
 
+/* ---- lists of pages ---- */
+
+enum { LIST_PAGES = 1500, LIST_STRIDE = 112 };
+
+/* As copy_by_a(), pages from the second on. */
+static int list_by_a(struct two *two, uint64_t key, const struct wf_page_list *list, char *near, char *far, bool read)
+{
+	struct wf_local_run run = { .target = two->a.to, .key = key, .read = read, .list = list };
+	struct wf_local_copy copy = { two, near, (uintptr_t)far, (LIST_PAGES - 1) * list->page_bytes, 1 };
+	time_t until = time(NULL) + SECONDS;
+	struct wf_local_end end = { 0 };
+	int error, got = 0;
+
+	while ((error = wf_local_begin(two->a.local, &run)) == -EAGAIN && time(NULL) < until)
+		poll_both(two, &end, 0);
+	assert_int_equal(error, 0);
+	error = wf_local_post(two->a.local, &run, &copy);
+	if (error)
+		return error;
+	wf_local_go(two->a.local);
+	while (!got && time(NULL) < until)
+		got = poll_both(two, &end, 1);
+	assert_int_equal(got, 1);
+	assert_ptr_equal(end.context, two);
+	return end.status;
+}
+
+/* Writes and reads pages of b's memory, which is mapped if it has a file, and compares each; then a page lies outside. */
+static void try_lists(struct two *two, char *memory, const struct wf_local_file *file, uint64_t page_bytes)
+{
+	static char near[LIST_PAGES * LIST_STRIDE];
+	static uint32_t near_index[LIST_PAGES], far_index[LIST_PAGES];
+	const size_t bytes = sizeof(near);
+	struct wf_page_list list = { near_index, far_index, LIST_STRIDE, LIST_STRIDE, page_bytes };
+	uint64_t key, random = page_bytes;
+
+	for (uint32_t i = 0; i < LIST_PAGES; i++) {
+		near_index[i] = (i * 7 + 3) % LIST_PAGES;
+		far_index[i] = (i * 11 + 5) % LIST_PAGES;
+	}
+	for (size_t i = 0; i < bytes; i++)
+		near[i] = (char)next_random(&random);
+	memset(memory, 0, bytes);
+	assert_int_equal(
+	    wf_local_register(two->b.local, memory, bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, file, &key), 0);
+	assert_int_equal(list_by_a(two, key, &list, near, memory, false), 0);
+	for (uint32_t i = 0; i < LIST_PAGES; i++) {
+		const char *page = memory + far_index[i] * LIST_STRIDE, none[LIST_STRIDE] = { 0 };
+
+		assert_memory_equal(page, i ? near + near_index[i] * LIST_STRIDE : none, page_bytes);
+		assert_memory_equal(page + page_bytes, none, LIST_STRIDE - page_bytes);
+	}
+	memset(near, 0, bytes);
+	assert_int_equal(list_by_a(two, key, &list, near, memory, true), 0);
+	for (uint32_t i = 1; i < LIST_PAGES; i++)
+		assert_memory_equal(near + near_index[i] * LIST_STRIDE, memory + far_index[i] * LIST_STRIDE,
+				    page_bytes);
+	/* Before the region, behind it, and half of a page there; and as if it began before the region. */
+	far_index[700] = LIST_PAGES;
+	assert_int_equal(list_by_a(two, key, &list, near, memory, false), -EFAULT);
+	far_index[700] = UINT32_MAX;
+	assert_int_equal(list_by_a(two, key, &list, near, memory, false), -EFAULT);
+	far_index[700] = LIST_PAGES - 1;
+	assert_int_equal(list_by_a(two, key, &list, near, memory + LIST_STRIDE - page_bytes + 1, false), -EFAULT);
+	assert_int_equal(list_by_a(two, key, &list, near, memory - 6 * LIST_STRIDE, false), -EFAULT);
+	assert_true(wf_local_unregister(two->b.local, key));
+}
+
+static void lists_are_copied(void **state)
+{
+	static char copied[(LIST_PAGES + 2) * LIST_STRIDE];
+	struct two *two = *state;
+	struct wf_share share;
+	const uint64_t sizes[] = { 1, 64, 96, LIST_STRIDE };
+
+	assert_int_equal(wf_share_make((sizeof(copied) + 4095) & ~(size_t)4095, false, &share), 0);
+	for (int i = 0; i < 4; i++) {
+		struct wf_local_file file = { share.fd, share.bytes, 0 };
+		uint64_t before = wf_local_mapped_bytes(two->a.local);
+
+		try_lists(two, copied, NULL, sizes[i]);
+		assert_int_equal(wf_local_mapped_bytes(two->a.local), before);
+		try_lists(two, share.at, &file, sizes[i]);
+		assert_true(wf_local_mapped_bytes(two->a.local) - before >= 2 * (LIST_PAGES - 1) * sizes[i]);
+	}
+	wf_share_close(&share);
+}
+
+/* ---- others of this host ---- */
+
+static void connect_many(const struct wf_local *local, int count, int tell, int until)
+{
+	struct sockaddr_un name;
+	socklen_t bytes = wf_local_socket_name(local->address, &name);
+	char byte = 0;
+
+	if (setresuid(65534, 65534, 65534))
+		_exit(1);
+	for (int i = 0; i < count; i++) {
+		int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+		if (fd < 0 || connect(fd, (struct sockaddr *)&name, bytes))
+			_exit(2);
+	}
+	_exit(write(tell, &byte, 1) != 1 || read(until, &byte, 1) != 0);
+}
+
+/* Any process of the host may connect. Those of another user get few of our descriptors. */
+static void other_users_are_few(void **state)
+{
+	struct two *two = *state;
+	struct wf_local *local = two->b.local;
+	time_t until = time(NULL) + SECONDS;
+	struct pollfd more = { .fd = local->listener, .events = POLLIN };
+	int tell[2], end[2], status;
+	pid_t child;
+	char byte;
+
+	if (geteuid())
+		skip();
+	assert_int_equal(pipe(tell) | pipe(end), 0);
+	child = fork();
+	if (!child) {
+		close(end[1]);
+		connect_many(local, 100, tell[1], end[0]);
+	}
+	close(tell[1]);
+	assert_int_equal(read(tell[0], &byte, 1), 1);
+	while (poll(&more, 1, 0) == 1 && time(NULL) < until)
+		wf_local_poll(local, (struct wf_local_end[8]){ { 0 } }, 8);
+	assert_int_equal(local->guests, 64);
+	send_from_a(two, "one of ours", 12); /* still has a place */
+	close(end[1]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	while (local->others && time(NULL) < until)
+		wf_local_poll(local, (struct wf_local_end[8]){ { 0 } }, 8);
+	assert_int_equal(local->others, 0);
+	close(tell[0]);
+	close(end[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pipe_keeps_order),
-		cmocka_unit_test(pipe_fills_up),
-		cmocka_unit_test(pipe_checks_its_writer),
-		cmocka_unit_test(pipe_checks_its_reader),
 		cmocka_unit_test(letters_are_checked),
 		cmocka_unit_test(shared_memory_is_checked),
 		cmocka_unit_test_setup_teardown(frames_arrive, open_two, close_two),
 		cmocka_unit_test_setup_teardown(frames_wait, open_two, close_two),
 		cmocka_unit_test_setup_teardown(copies_are_made, open_two, close_two),
 		cmocka_unit_test_setup_teardown(files_are_mapped, open_two, close_two),
+		cmocka_unit_test_setup_teardown(lists_are_copied, open_two, close_two),
+		cmocka_unit_test_setup_teardown(other_users_are_few, open_two, close_two),
 		cmocka_unit_test_setup_teardown(stopped_writer, open_two, close_two),
 		cmocka_unit_test_setup_teardown(sleepers_are_woken, open_two, close_two),
 		cmocka_unit_test(death_is_told),
