@@ -213,7 +213,7 @@ static void copies_are_made(void **state)
 {
 	struct two *two = *state;
 	static char from[3 * WF_SLICE_BYTES + 5], to[sizeof(from)];
-	struct wf_local_copy copy = { two, from, (uintptr_t)to, sizeof(from) };
+	struct wf_local_copy copy = { .context = two, .local = from, .remote = (uintptr_t)to, .bytes = sizeof(from) };
 	uint64_t key;
 
 	memset(from, 7, sizeof(from));
@@ -238,7 +238,7 @@ static void files_are_mapped(void **state)
 	struct wf_share share;
 	struct wf_local_file file;
 	static char from[100000], back[100000];
-	struct wf_local_copy copy = { two, from, 0, sizeof(from) };
+	struct wf_local_copy copy = { .context = two, .local = from, .bytes = sizeof(from) };
 	uint64_t key;
 
 	assert_int_equal(wf_share_make(1 << 20, false, &share), 0);
