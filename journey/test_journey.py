@@ -33,7 +33,12 @@ def environment(sim):
 
 
 def run(arguments, sim=None):
-    done = subprocess.run([PROGRAM, *arguments], env=environment(sim), capture_output=True, text=True, timeout=100)
+    # libfabric's shm names its files by process id and leaves those of killed processes: who gets such an id finds it taken. A new
+    # process has another one.
+    for attempt in range(3):
+        done = subprocess.run([PROGRAM, *arguments], env=environment(sim), capture_output=True, text=True, timeout=100)
+        if "shm" not in arguments or "fi_enable: Device or resource busy" not in done.stderr:
+            break
     return done.returncode, done.stdout, done.stderr
 
 
