@@ -209,6 +209,8 @@ static enum outcome deliver_send(struct endpoint *ep, struct request *request, s
 		*ret_status = EFA_BAD_LKEY;
 		return OUT_ERROR;
 	}
+	if (UNLIKELY(peer->missing && request->number > peer->missing))
+		return OUT_DONE; /* the card delivers it, and the peer's provider keeps it for ever */
 	/* Sequentially consistent, then look: pairs with ep_close, which waits for everyone counted in. */
 	atomic_fetch_add(&peer->ep->users, 1);
 	if (UNLIKELY(atomic_load(&peer->ep->head.state) != WIRE_LIVE)) {

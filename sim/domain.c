@@ -166,6 +166,7 @@ int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain 
 		   ((info->caps & FI_LOCAL_COMM) || !(info->caps & FI_REMOTE_COMM));
 	dom->emulated = config->spec.personality == SIM_EFA &&
 			(config->spec.emulated || fabric->fid.api_version < config->spec.rdma_api);
+	dom->numbers = config->spec.as_efa && config->spec.personality == SIM_EFA;
 	dom->counts_polls = config->spec.target_progress || config->spec.as_efa || dom->emulated;
 	dom->queues = info->tx_attr->size + info->rx_attr->size;
 	dom->copy = config->spec.copy;

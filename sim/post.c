@@ -194,7 +194,7 @@ INLINE ssize_t post_inside(struct endpoint *ep, const struct posting *p)
 	request->tries = 0;
 	request->since = 0;
 	request->polls = UINT64_MAX;
-	request->number = ep->posted++;
+	request->number = ++ep->posted;
 	request->backing_off = 0;
 	request->held = peer->state != PEER_READY;
 	peer->waiting += request->held;

@@ -83,6 +83,7 @@ struct domain {
 	bool forgets;      /* requests to a peer that is removed from the address vector never complete */
 	bool shm;          /* peers of the same host are reached through shared memory inside the provider */
 	bool emulated;     /* our side has no RDMA writes of its own */
+	bool numbers;      /* messages are delivered by number: none after one that failed */
 	bool counts_polls; /* writers to us may wait for a poll */
 	size_t queues;     /* combined capacity of the transmit and the receive queue */
 	enum sim_copy copy;
@@ -127,6 +128,7 @@ struct peer {
 	uint32_t waiting;           /* requests held back by the handshake */
 	uint32_t backing_off;       /* sends for which the receiver was not ready */
 	uint32_t issued, delivered; /* ordering: numbers given out, next to deliver */
+	uint64_t missing;           /* number of the first message that failed and that the peer waits for; 0: none */
 	uint8_t state, used, local, dead, emulated;
 };
 

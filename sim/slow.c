@@ -94,6 +94,13 @@ static int errno_of(int status)
 	}
 }
 
+/* EFA's provider numbers the messages to each address and delivers them in order. It never sends one again that the card gave up on. */
+static void miss(struct peer *peer, const struct request *request)
+{
+	if (peer->generation == request->peer_generation && (!peer->missing || request->number < peer->missing))
+		peer->missing = request->number;
+}
+
 /* Errors are reported even if no completion was asked for. */
 void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 {
@@ -110,6 +117,8 @@ void ep_finish_error(struct endpoint *ep, uint32_t index, int status)
 	cq_push_error(ep->tx_cq, &error);
 	if (UNLIKELY(request->fault == SIM_FAULT_TWICE))
 		cq_push_error(ep->tx_cq, &error);
+	if (ep->dom->numbers && request->kind == REQ_SEND)
+		miss(&ep->av->peers[request->peer], request);
 	ep_free_request(ep, index);
 }
 
