@@ -5,6 +5,8 @@
  */
 #include "support/sims.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { BYTES = 4096, RAILS = 2 };
@@ -64,15 +66,18 @@ static void expect_end(const struct sim *sim)
 	weft_event_release(&event);
 }
 
-static void open_two(void)
+static void open_two(int rails, uint64_t peer_limit_ns)
 {
 	struct weft_config config = sim_config();
+	char spec[64];
 
+	snprintf(spec, sizeof(spec), "p5,nics=%d,as=efa,handshake=0", rails);
 	config.provider = "efa";
 	config.flags = WEFT_MANUAL_PROGRESS;
-	config.peer_limit_ns = 60 * S;
-	sim_open(&a, "a", "p5,nics=2,as=efa,handshake=0", &config, BYTES);
-	sim_open(&b, "b", "p5,nics=2,as=efa,handshake=0", &config, BYTES);
+	config.peer_limit_ns = peer_limit_ns;
+	config.heartbeat_ns = peer_limit_ns / 4;
+	sim_open(&a, "a", spec, &config, BYTES);
+	sim_open(&b, "b", spec, &config, BYTES);
 }
 
 static int close_two(void **state)
@@ -83,20 +88,20 @@ static int close_two(void **state)
 	return 0;
 }
 
-/* Every message of both sides fails on every rail for a while. */
-static void both_keep_their_addresses(void **state)
+static void meet(weft_peer *to_b, weft_peer *to_a)
 {
-	struct address of_a, of_b;
-	uint64_t before_a[RAILS], before_b[RAILS];
-	weft_peer to_b, to_a;
 	weft_remote remote;
 
-	open_two();
-	to_b = sim_add(&a, &b, &remote);
-	to_a = sim_add(&b, &a, &remote);
-	SIMS_UNTIL(both, 2, sim_paths(&a, to_b) == RAILS && sim_paths(&b, to_a) == RAILS);
-	of_a = address_of(&a);
-	of_b = address_of(&b);
+	*to_b = sim_add(&a, &b, &remote);
+	*to_a = sim_add(&b, &a, &remote);
+	SIMS_UNTIL(both, 2, sim_paths(&a, *to_b) == RAILS && sim_paths(&b, *to_a) == RAILS);
+}
+
+/* Every message of both sides fails on every rail for a while: each end of each pair is deaf to the other's published one. */
+static void lose_messages(weft_peer to_b, weft_peer to_a)
+{
+	uint64_t before_a[RAILS], before_b[RAILS];
+
 	for (uint32_t i = 0; i < RAILS; i++) {
 		before_a[i] = errors_of(&a, i);
 		before_b[i] = errors_of(&b, i);
@@ -109,14 +114,87 @@ static void both_keep_their_addresses(void **state)
 	expect_end(&a);
 	expect_end(&b);
 	SIMS_UNTIL(both, 2, sim_paths(&a, to_b) == RAILS && sim_paths(&b, to_a) == RAILS);
+}
+
+static void both_keep_their_addresses(void **state)
+{
+	struct address of_a, of_b;
+	weft_peer to_b, to_a;
+
+	open_two(RAILS, 60 * S);
+	meet(&to_b, &to_a);
+	of_a = address_of(&a);
+	of_b = address_of(&b);
+	lose_messages(to_b, to_a);
 	assert_same(&of_a, &a);
 	assert_same(&of_b, &b);
+}
+
+/* What an endpoint has lost stays lost when the application forgets the peer. */
+static void peer_added_again_is_reached(void **state)
+{
+	weft_peer to_b, to_a;
+	weft_remote remote;
+
+	open_two(RAILS, 60 * S);
+	meet(&to_b, &to_a);
+	lose_messages(to_b, to_a);
+	assert_int_equal(weft_peer_remove(a.engine, to_b), 0);
+	to_b = sim_add(&a, &b, &remote);
+	send(&a, to_b);
+	expect_end(&a);
+	SIMS_UNTIL(both, 2, sim_paths(&a, to_b) == RAILS && sim_paths(&b, to_a) == RAILS);
+	send(&b, to_a);
+	expect_end(&b);
+}
+
+static uint64_t peers_of(const struct sim *sim)
+{
+	struct weft_engine_info info;
+
+	assert_int_equal(weft_engine_info(sim->engine, &info, sizeof(info)), 0);
+	return info.peers;
+}
+
+/* The status of a message's end. A peer that was given up is added again. */
+static int try_to_send(void)
+{
+	struct weft_op op = { .size = sizeof(op), .queue = b.queue, .timeout_ns = 1 * S };
+	struct weft_event event;
+	weft_remote remote;
+	int status;
+
+	if (weft_send(b.engine, sim_add(&b, &a, &remote), 1, "x", 1, &op, NULL))
+		return -EHOSTDOWN;
+	sims_event(both, 2, b.queue, WEFT_EVENT_END, &event);
+	status = event.status;
+	weft_event_release(&event);
+	return status;
+}
+
+/* A peer that was never added here is forgotten when it falls silent. Then it is a newcomer, which must be challenged; by the only pair of
+ * rails that there is. */
+static void forgotten_peer_is_let_in_again(void **state)
+{
+	weft_remote remote;
+	int fault;
+
+	open_two(1, 1 * S);
+	sim_add(&b, &a, &remote);
+	SIMS_UNTIL(both, 2, peers_of(&a) == 1);
+	SIMS_UNTIL(both, 2, !try_to_send());
+	fault = sim_fault("op=send,fault=error:13");
+	SIMS_UNTIL(both, 2, peers_of(&a) == 0 && sim_struck(fault) > 0);
+	sim_mend(-1);
+	SIMS_UNTIL(both, 2, !try_to_send());
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(both_keep_their_addresses, close_two),
+		cmocka_unit_test_teardown(peer_added_again_is_reached, close_two),
+		cmocka_unit_test_teardown(forgotten_peer_is_let_in_again, close_two),
 	};
 
 	return cmocka_run_group_tests(tests, sims_set_up, sims_tear_down);

@@ -117,6 +117,20 @@ bool wf_addresses_have(const struct wf_addresses *addresses, const uint8_t *addr
 	return find(addresses, address, bytes);
 }
 
+void wf_addresses_note_lost(struct wf_addresses *addresses, uint64_t target)
+{
+	for (uint32_t i = 0; i < addresses->count; i++)
+		if (addresses->entry[i].target == target)
+			addresses->entry[i].lost = true;
+}
+
+bool wf_addresses_have_lost(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes)
+{
+	const struct wf_address *entry = find(addresses, address, bytes);
+
+	return entry && entry->lost;
+}
+
 /* The idle address to give up, or NULL while there are not too many. */
 static struct wf_address *longest_idle(const struct wf_addresses *addresses)
 {

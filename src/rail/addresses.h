@@ -11,6 +11,7 @@ struct wf_address {
 	uint64_t idle_since; /* of those without a user: the smallest number is idle for the longest */
 	uint32_t references;
 	uint32_t next; /* next entry of its bucket: index + 1 */
+	bool lost;     /* a message to it failed */
 	uint8_t bytes, address[64];
 };
 
@@ -27,6 +28,9 @@ struct wf_addresses {
 int wf_addresses_insert(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes,
 			uint64_t *ret_target);
 bool wf_addresses_have(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes);
+/* Remembers that a message to the target failed, for as long as its address is in the vector. */
+void wf_addresses_note_lost(struct wf_addresses *addresses, uint64_t target);
+bool wf_addresses_have_lost(const struct wf_addresses *addresses, const uint8_t *address, uint8_t bytes);
 /* Returns true if an address left the vector: this one, whose last user went, or the one unused for the longest. When its
  * last user goes, nothing posted to an address may be in flight: EFA would lose the completions. */
 bool wf_addresses_remove(struct wf_addresses *addresses, struct fid_av *av, const uint8_t *address, uint8_t bytes);

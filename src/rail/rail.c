@@ -459,6 +459,16 @@ bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *add
 	return wf_addresses_have(&rail->end[end].addresses, address, bytes);
 }
 
+void wf_rail_note_lost(struct wf_rail *rail, enum wf_end end, uint64_t target)
+{
+	wf_addresses_note_lost(&rail->end[end].addresses, target);
+}
+
+bool wf_rail_has_lost(const struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes)
+{
+	return wf_addresses_have_lost(&rail->end[end].addresses, address, bytes);
+}
+
 void wf_rail_libfabric_version(char *text, size_t bytes)
 {
 	uint32_t version = fi_version();

@@ -133,6 +133,10 @@ bool wf_rail_is_here(const struct wf_rail *rail, const uint8_t *address, uint8_t
 uint64_t wf_rail_mapped_bytes(const struct wf_rail *rail); /* of what it copied: to and from memory that both map */
 bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address,
 		 uint8_t bytes); /* whether it is inserted */
+/* Where messages are numbered (limits.numbers_messages): a message to the target failed, and none that this endpoint sends there later is
+ * delivered. It holds for every user of the address until the endpoint closes. */
+void wf_rail_note_lost(struct wf_rail *rail, enum wf_end end, uint64_t target);
+bool wf_rail_has_lost(const struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes);
 /* Over sockets: closes connections to removed addresses (abandoned.c). Call it often, and soon after removals. */
 void wf_rail_close_abandoned(struct wf_rail *rail);
 uint32_t wf_rail_abandoned(const struct wf_rail *rail); /* estimate of how many may still be open */

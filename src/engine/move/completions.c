@@ -62,8 +62,8 @@ static void frame_sent(struct wf_group *group, struct wf_tx_frame *frame, int st
 
 	if (frame->faint && !status)
 		group->worker.faint++;
-	if (lane && seat->limits.numbers_messages)
-		wf_lane_frame_left(lane, frame, status);
+	if (seat->limits.numbers_messages)
+		wf_lane_frame_left(frame, status);
 	if (status && lane && wf_rail_is_open(seat->rail, frame->end)) {
 		struct wf_path *path = &lane->path[seat->place];
 		const char *why = wf_rail_last_error(seat->rail)->text;

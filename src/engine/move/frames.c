@@ -121,6 +121,7 @@ WF_HOT int wf_seat_send(struct wf_seat *seat, enum wf_end end, struct wf_lane *l
 		return error;
 	frame->seat = seat;
 	frame->lane = lane;
+	frame->target = target;
 	frame->end = end;
 	frame->posted_ns = wf_group_now(seat->group);
 	frame->faint = wf_frame_is_sign_of_life(wf_tx_header(frame)->kind);

@@ -27,6 +27,7 @@ struct wf_tx_frame {
 	struct wf_seat *seat; /* NULL: free */
 	struct wf_lane *lane; /* NULL: it is stuck, and no lane waits for it */
 	uint64_t posted_ns;
+	uint64_t target;
 	enum wf_end end; /* where it is posted */
 	uint8_t *buffer;
 	uint32_t filled; /* bytes that may not be zero, in the part that short frames are padded to */

@@ -39,8 +39,7 @@ struct wf_book {
 struct wf_target {
 	uint64_t target[WF_ENDS];
 	uint32_t generation[WF_ENDS]; /* of the seat's endpoint it was inserted in; 0: it was not */
-	uint32_t failed[WF_ENDS];     /* of the endpoint from which a frame to it failed last; 0: none has */
-	uint8_t unheard;              /* hellos that have left the outgoing endpoint since then */
+	uint8_t unheard;              /* hellos that have left the outgoing endpoint since a frame to it failed */
 	uint32_t routes;              /* group->routes when the route was asked for; 0: it was not */
 	uint32_t device;              /* that route leaves by; 0: none */
 	uint8_t route;                /* enum wf_route */

@@ -60,25 +60,26 @@ static uint64_t proof_for(const struct wf_lane *lane)
  * link was down would both do that on every rail and never meet again. The outgoing one is reopened, if the peer lives; if not,
  * every further frame fails, and reopening would only disturb others.
  */
-void wf_lane_frame_left(struct wf_lane *lane, const struct wf_tx_frame *frame, int status)
+void wf_lane_frame_left(const struct wf_tx_frame *frame, int status)
 {
 	const struct wf_frame *header = wf_tx_header(frame);
+	const struct wf_lane *lane = frame->lane;
 	const struct wf_seat *seat = frame->seat;
 	struct wf_target *target;
 	uint32_t remote;
 
-	if (!lane->book) /* a newcomer's, of which nothing is kept */
+	if (status && wf_seat_is_open(seat, frame->end))
+		wf_rail_note_lost(seat->rail, frame->end, frame->target);
+	if (!lane || !lane->book) /* nobody's any more, or a newcomer's */
 		return;
 	remote = wf_frame_is_greeting(header->kind) ? header->greeting.to_rail : lane->path[seat->place].talk_remote;
 	if (remote >= lane->book->count)
 		return;
 	target = wf_target_of(lane, seat->place, remote);
-	if (status) {
-		target->failed[frame->end] = seat->generation[frame->end];
+	if (status)
 		target->unheard = 0;
-	} else if (frame->end == WF_OUTGOING && target->unheard < DEAF_HELLOS) {
+	else if (frame->end == WF_OUTGOING && target->unheard < DEAF_HELLOS)
 		target->unheard++;
-	}
 }
 
 /* The peer was heard there: it lives, and what failed before is missing to it. */

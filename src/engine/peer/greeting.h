@@ -36,7 +36,7 @@ void wf_lane_open(struct wf_lane *lane);
 void wf_lane_set_timer(struct wf_lane *lane); /* sets the timer for the next hello or welcome that is due */
 void wf_lane_hello_now(struct wf_lane *lane);
 /* A frame has left its endpoint, or failed, where messages are numbered. */
-void wf_lane_frame_left(struct wf_lane *lane, const struct wf_tx_frame *frame, int status);
+void wf_lane_frame_left(const struct wf_tx_frame *frame, int status);
 void wf_hello_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame);
 void wf_welcome_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame);
 void wf_challenge_arrived(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *frame);

@@ -170,9 +170,8 @@ static void path_down(struct wf_lane *lane, struct wf_path *path, uint64_t hello
 
 bool wf_lane_is_deaf(const struct wf_lane *lane, const struct wf_seat *seat, enum wf_end end, uint32_t remote)
 {
-	uint32_t failed = wf_target_of(lane, seat->place, remote)->failed[end];
-
-	return failed && failed == seat->generation[end];
+	return seat->limits.numbers_messages && wf_seat_is_open(seat, end) &&
+	       wf_rail_has_lost(seat->rail, end, lane->book->rail[remote].address, lane->book->rail[remote].bytes);
 }
 
 enum wf_end wf_lane_talk_end(const struct wf_lane *lane, const struct wf_seat *seat, uint32_t remote)
@@ -184,15 +183,17 @@ void wf_lane_talk_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote
 {
 	struct wf_seat *seat = &lane->group->seat[path - lane->path];
 	struct wf_target *target = wf_target_of(lane, seat->place, remote);
+	enum wf_end end = wf_lane_talk_end(lane, seat, remote);
 
 	target->answered = true;
-	if (path->talks)
+	/* The endpoint may have gone deaf by a frame of another lane's: the peer was removed, and is here again. */
+	if (path->talks && (path->talk_end == end || path->talk_remote != remote))
 		return;
+	atomic_fetch_add_explicit(&lane->paths_talking, !path->talks, memory_order_relaxed);
 	path->talks = true;
-	path->talk_end = wf_lane_talk_end(lane, seat, remote);
-	path->talk = target->target[path->talk_end];
+	path->talk_end = end;
+	path->talk = target->target[end];
 	path->talk_remote = (uint8_t)remote;
-	atomic_fetch_add_explicit(&lane->paths_talking, 1, memory_order_relaxed);
 	tell_paths_changed(lane);
 }
 

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/time.h"
 #include "engine/core/engine.h"
+#include "engine/move/reset.h"
 #include "engine/move/retire.h"
 #include "engine/peer/directory.h"
 #include "engine/peer/peer.h"
@@ -27,6 +28,7 @@
 #define UNCLOSED         256         /* connections of a rail still to be closed: none is tried beyond that */
 #define RETRY_NS         (1 * WF_MS) /* doubles: the provider is connecting, or nobody is there … */
 #define RETRY_DOUBLED    6           /* … this many times */
+#define REOPEN_EVERY_NS  (5 * WF_S)
 
 struct newcomer {
 	bool used;
@@ -39,7 +41,8 @@ struct newcomer {
 	uint64_t theirs, handle; /* its for us, as its hello says */
 	uint64_t since_ns, send_ns;
 	struct wf_seat *seat;
-	uint32_t generation; /* of the seat's published endpoint that target was inserted in */
+	enum wf_end end;     /* of ours that it is challenged over */
+	uint32_t generation; /* of that endpoint, when target was inserted in it */
 	uint64_t target;
 	struct wf_lane *lane; /* of no peer: counts what is on the NIC */
 };
@@ -80,8 +83,8 @@ static void forget(struct newcomer *newcomer)
 {
 	struct wf_seat *seat = newcomer->seat;
 
-	if (newcomer->generation == seat->generation[WF_PUBLISHED])
-		wf_seat_retire(seat, WF_PUBLISHED, newcomer->address, newcomer->bytes);
+	if (newcomer->generation == seat->generation[newcomer->end])
+		wf_seat_retire(seat, newcomer->end, newcomer->address, newcomer->bytes);
 	newcomer->used = false;
 }
 
@@ -104,7 +107,7 @@ static int send_challenge(struct newcomer *newcomer)
 		return -EAGAIN;
 	*wf_tx_header(tx) = header;
 	wf_frame_seal(wf_tx_header(tx));
-	error = wf_seat_greet(newcomer->seat, WF_PUBLISHED, newcomer->lane, newcomer->target, tx);
+	error = wf_seat_greet(newcomer->seat, newcomer->end, newcomer->lane, newcomer->target, tx);
 	if (error)
 		wf_group_give_unsent_tx(group, tx);
 	return error;
@@ -143,7 +146,7 @@ static void try_send(struct wf_newcomers *newcomers, struct newcomer *newcomer, 
 {
 	int error = -EAGAIN;
 
-	if (newcomer->generation != newcomer->seat->generation[WF_PUBLISHED]) {
+	if (newcomer->generation != newcomer->seat->generation[newcomer->end]) {
 		newcomer->send_ns = WF_NEVER; /* it says hello again */
 		return;
 	}
@@ -274,6 +277,20 @@ static void uncount_unproved(struct wf_newcomers *newcomers, struct newcomer *ne
 	newcomer->counted = false;
 }
 
+/* A peer that was forgotten comes as a newcomer, and our endpoints may be deaf to it (greeting.h). Its hello shows that it lives, but
+ * anybody can name an address to which messages fail: the outgoing endpoint is reopened for that seldom. */
+static enum wf_end end_for(struct wf_seat *seat, const struct wf_wire_rail *rail)
+{
+	if (!seat->limits.numbers_messages ||
+	    !wf_rail_has_lost(seat->rail, WF_PUBLISHED, rail->address, rail->address_bytes))
+		return WF_PUBLISHED;
+	if (wf_seat_is_open(seat, WF_OUTGOING) &&
+	    wf_rail_has_lost(seat->rail, WF_OUTGOING, rail->address, rail->address_bytes) &&
+	    wf_group_now(seat->group) - seat->opened_ns > REOPEN_EVERY_NS)
+		wf_reset_ask(seat, WF_RESET_OUTGOING, "a message to a newcomer failed, and none after it is delivered");
+	return WF_OUTGOING;
+}
+
 static void challenge(struct wf_newcomers *newcomers, struct wf_seat *seat, const struct wf_frame *hello,
 		      const struct wf_wire_rail *rail)
 {
@@ -281,15 +298,15 @@ static void challenge(struct wf_newcomers *newcomers, struct wf_seat *seat, cons
 	struct newcomer *newcomer = find(newcomers, seat, hello, rail);
 
 	if (!newcomer) {
+		enum wf_end end = end_for(seat, rail);
 		struct wf_lane *lane;
 		bool new_place = is_new_place(seat, rail);
 
-		if (new_place && !may_connect(newcomers, seat, now))
+		if (!wf_seat_is_open(seat, end) || (new_place && !may_connect(newcomers, seat, now)))
 			return; /* it says hello again */
 		newcomer = take_slot(newcomers, now);
 		if (!newcomer || (!newcomer->lane && !(newcomer->lane = make_lane(seat->group))) ||
-		    wf_random(&secret) ||
-		    wf_rail_insert(seat->rail, WF_PUBLISHED, rail->address, rail->address_bytes, &target))
+		    wf_random(&secret) || wf_rail_insert(seat->rail, end, rail->address, rail->address_bytes, &target))
 			return;
 		lane = newcomer->lane;
 		*newcomer = (struct newcomer){ .used = true,
@@ -298,7 +315,8 @@ static void challenge(struct wf_newcomers *newcomers, struct wf_seat *seat, cons
 					       .secret = secret,
 					       .since_ns = now,
 					       .seat = seat,
-					       .generation = seat->generation[WF_PUBLISHED],
+					       .end = end,
+					       .generation = seat->generation[end],
 					       .target = target,
 					       .rail = hello->greeting.from_rail,
 					       .bytes = rail->address_bytes };
@@ -321,11 +339,11 @@ static void hand_over(struct newcomer *newcomer, struct wf_peer *peer)
 	struct wf_seat *seat = newcomer->seat;
 	struct wf_target *target = wf_target_of(peer->lane[seat->group->index], seat->place, newcomer->rail);
 
-	if (newcomer->generation != seat->generation[WF_PUBLISHED] ||
-	    target->generation[WF_PUBLISHED] == newcomer->generation)
+	if (newcomer->generation != seat->generation[newcomer->end] ||
+	    target->generation[newcomer->end] == newcomer->generation)
 		return;
-	target->target[WF_PUBLISHED] = newcomer->target;
-	target->generation[WF_PUBLISHED] = newcomer->generation;
+	target->target[newcomer->end] = newcomer->target;
+	target->generation[newcomer->end] = newcomer->generation;
 	newcomer->used = false;
 }
 
