@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Runs one program of the journey over every transport it has here and looks at what it prints: the shape, never the speed."""
-import ctypes
 import os
 import re
 import socket
@@ -96,10 +95,9 @@ class Journey(unittest.TestCase):
     def test_memory_of_a_card(self):
         """With this host's card, or with a library that stands in for the driver's; no NIC here reaches either."""
         env = environment(None)
-        try:
-            ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            done = subprocess.run([PROGRAM, "--gpu"], env=env, capture_output=True, text=True, timeout=100)
+        env.pop("LD_LIBRARY_PATH", None)  # Meson names the stand-in's folder there
+        done = subprocess.run([PROGRAM, "--gpu", "--provider", "tcp"], env=env, capture_output=True, text=True, timeout=100)
+        if done.returncode:
             self.assertEqual((done.returncode, done.stdout), (1, ""))
             self.assertRegex(done.stderr, "^no card here: libcuda.so.1")
             env["LD_LIBRARY_PATH"] = os.environ["STANDIN"]

@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define BYTES (16u << 20)
@@ -164,7 +163,7 @@ static void close_with_work(void **state)
 		if (now_ns() - start > 10 * S)
 			fail_msg("closing took %.1f s", (double)(now_ns() - start) / 1e9);
 		peer_kill(&pair.there);
-		munmap(pair.memory, pair.bytes);
+		side_memory_free(pair.memory);
 	}
 	assert_int_equal(open_fds(), fds);
 }
@@ -259,7 +258,7 @@ static void both_close(void **state)
 		assert_status(peer_end(&pair.there, &answer), 0);
 		assert_true(answer.value[0] < 10 * S);
 		peer_kill(&pair.there);
-		munmap(pair.memory, pair.bytes);
+		side_memory_free(pair.memory);
 	}
 }
 
@@ -310,7 +309,7 @@ static void what_is_owed_arrives(void **state)
 		weft_event_release(&event);
 		assert_status(side_close(&pair.here), 0);
 		peer_kill(&pair.there);
-		munmap(pair.memory, pair.bytes);
+		side_memory_free(pair.memory);
 	}
 	assert_true(in_vain < 5);
 }
