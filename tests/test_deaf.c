@@ -75,7 +75,8 @@ static void open_two(int rails, uint64_t peer_limit_ns)
 	config.provider = "efa";
 	config.flags = WEFT_MANUAL_PROGRESS;
 	config.peer_limit_ns = peer_limit_ns;
-	config.heartbeat_ns = peer_limit_ns / 4;
+	config.heartbeat_ns = 250 * MS;
+	config.rail_limit_ns = 1 * S;
 	sim_open(&a, "a", spec, &config, BYTES);
 	sim_open(&b, "b", spec, &config, BYTES);
 }
@@ -88,13 +89,13 @@ static int close_two(void **state)
 	return 0;
 }
 
-static void meet(weft_peer *to_b, weft_peer *to_a)
+static void meet(uint32_t rails, weft_peer *to_b, weft_peer *to_a)
 {
 	weft_remote remote;
 
 	*to_b = sim_add(&a, &b, &remote);
 	*to_a = sim_add(&b, &a, &remote);
-	SIMS_UNTIL(both, 2, sim_paths(&a, *to_b) == RAILS && sim_paths(&b, *to_a) == RAILS);
+	SIMS_UNTIL(both, 2, sim_paths(&a, *to_b) == rails && sim_paths(&b, *to_a) == rails);
 }
 
 /* Every message of both sides fails on every rail for a while: each end of each pair is deaf to the other's published one. */
@@ -122,7 +123,7 @@ static void both_keep_their_addresses(void **state)
 	weft_peer to_b, to_a;
 
 	open_two(RAILS, 60 * S);
-	meet(&to_b, &to_a);
+	meet(RAILS, &to_b, &to_a);
 	of_a = address_of(&a);
 	of_b = address_of(&b);
 	lose_messages(to_b, to_a);
@@ -137,13 +138,27 @@ static void peer_added_again_is_reached(void **state)
 	weft_remote remote;
 
 	open_two(RAILS, 60 * S);
-	meet(&to_b, &to_a);
+	meet(RAILS, &to_b, &to_a);
 	lose_messages(to_b, to_a);
 	assert_int_equal(weft_peer_remove(a.engine, to_b), 0);
 	to_b = sim_add(&a, &b, &remote);
 	send(&a, to_b);
 	expect_end(&a);
 	SIMS_UNTIL(both, 2, sim_paths(&a, to_b) == RAILS && sim_paths(&b, to_a) == RAILS);
+	send(&b, to_a);
+	expect_end(&b);
+}
+
+/* A failure that does not say which message failed: only that nothing is acknowledged shows it. */
+static void loss_that_nothing_names_is_noticed(void **state)
+{
+	weft_peer to_b, to_a;
+
+	open_two(1, 60 * S);
+	meet(1, &to_b, &to_a);
+	sim_fault("host=a,op=send,count=1,fault=anonymous:9");
+	send(&a, to_b);
+	expect_end(&a);
 	send(&b, to_a);
 	expect_end(&b);
 }
@@ -194,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(both_keep_their_addresses, close_two),
 		cmocka_unit_test_teardown(peer_added_again_is_reached, close_two),
+		cmocka_unit_test_teardown(loss_that_nothing_names_is_noticed, close_two),
 		cmocka_unit_test_teardown(forgotten_peer_is_let_in_again, close_two),
 	};
 

@@ -44,7 +44,8 @@ WF_HOT static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, s
 		return true;
 	}
 	if (peer->home == group) {
-		peer->talk_seat = seat->place; /* where the peer is heard it hears us */
+		if (!peer->out.resends)
+			peer->talk_seat = seat->place; /* where the peer is heard it hears us, unless it says otherwise */
 		wf_channel_arrived(peer, frame);
 		return true;
 	}

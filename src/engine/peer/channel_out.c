@@ -234,15 +234,26 @@ WF_HOT void wf_channel_end_acked(struct wf_peer *peer)
 
 /* ---- time ---- */
 
+/* Whatever a peer says acknowledges what it has: one that is heard after the last frames went, and does not, never got them. */
+static bool is_heard_since(const struct wf_peer *peer)
+{
+	return atomic_load_explicit(&peer->heard_ns, memory_order_relaxed) > peer->out.moved_ns;
+}
+
 /* Nothing of the last frames was acknowledged: over another path this time. A path that swallows frames for as long as a rail
- * may be silent, while the peer is heard from elsewhere, carries nothing until a hello over it is answered. */
+ * may be silent, while the peer is heard from elsewhere, carries nothing until a hello over it is answered. Where messages are
+ * numbered, a hello may be heard while what this endpoint sends never is. */
 static void send_again(struct wf_peer *peer)
 {
 	struct wf_lane *lane = peer->lane[peer->home->index];
 	struct wf_path *path = &lane->path[peer->talk_seat];
+	struct wf_seat *seat = &peer->home->seat[peer->talk_seat];
 
-	if (++peer->out.resends * RESEND_NS >= peer->engine->settings.rail_limit_ns && path->talks)
+	if (++peer->out.resends * RESEND_NS >= peer->engine->settings.rail_limit_ns && path->talks) {
+		if (seat->limits.numbers_messages && is_heard_since(peer) && wf_seat_is_open(seat, path->talk_end))
+			wf_rail_note_lost(seat->rail, path->talk_end, path->talk);
 		wf_lane_talk_failed(lane, path, "frames over it were not acknowledged");
+	}
 	peer->talk_seat = (peer->talk_seat + 1) % peer->home->seats;
 	wf_channel_resend(peer);
 }
