@@ -44,8 +44,9 @@ WF_HOT static bool frame_arrived(struct wf_group *group, struct wf_seat *seat, s
 		return true;
 	}
 	if (peer->home == group) {
+		/* Where the peer is heard it hears us, unless it acknowledges nothing. */
 		if (!peer->out.resends)
-			peer->talk_seat = seat->place; /* where the peer is heard it hears us, unless it says otherwise */
+			peer->talk_seat = seat->place;
 		wf_channel_arrived(peer, frame);
 		return true;
 	}
