@@ -95,6 +95,8 @@ class Tools:
             command.append("--no-verify")  # and as much in flight as the command takes by itself: 32 NICs share it
         elif "call" not in arguments and "send" not in arguments and "--region" not in arguments:
             command += ["--region", str(REGION)]
+        if provider != "local" and "--memory" not in arguments:  # of the same kind as that of the others
+            command += ["--memory", "own"]
         return last_json(run(command + self.where(provider) + list(arguments)))
 
     def bench(self, program, provider, *arguments):
