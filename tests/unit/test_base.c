@@ -1,6 +1,8 @@
-/* src/base: the ring and the queue under threads, the handle table, the pool, errors and deadlines. */
+/* src/base: the ring and the queue under threads, the handle table, the pool, the heap, errors and deadlines. */
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/heap.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/mpsc.h"
 #include "base/pool.h"
@@ -378,13 +380,68 @@ static void logging(void **state)
 	wf_log(&none, WEFT_LOG_ERROR, "%d", 1);
 }
 
+/* ---- heap ---- */
+
+struct weight {
+	uint64_t number;
+	bool in;
+	struct wf_heap_node node;
+};
+
+static uint64_t number_of(const struct wf_heap_node *node)
+{
+	return wf_container(node, struct weight, node)->number;
+}
+
+static bool lighter(const struct wf_heap_node *a, const struct wf_heap_node *b, uint64_t from)
+{
+	return number_of(a) - from < number_of(b) - from;
+}
+
+/* The first is always the lightest of those that are in, whatever is added and removed. */
+static void heap(void **state)
+{
+	enum { COUNT = 400, ROUNDS = 20000 };
+	static struct weight weights[COUNT];
+	struct wf_heap_node *first = NULL;
+	uint64_t seed = 1, from = UINT64_MAX - COUNT / 2, in = 0;
+
+	for (uint64_t i = 0; i < COUNT; i++)
+		weights[i].number = from + i * 7 % COUNT;
+	for (int round = 0; round < ROUNDS; round++) {
+		struct weight *weight;
+		uint64_t least = COUNT;
+
+		seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+		weight = &weights[(seed >> 33) % COUNT];
+		if (round % 1000 == 999) { /* all out and in again */
+			for (struct wf_heap_node *node = wf_heap_take_all(&first), *next; node; node = next, in--) {
+				next = node->next;
+				wf_container(node, struct weight, node)->in = false;
+			}
+			assert_int_equal(in, 0);
+			assert_null(first);
+		}
+		if (weight->in)
+			wf_heap_remove(&first, &weight->node, lighter, from);
+		else
+			wf_heap_add(&first, &weight->node, lighter, from);
+		in += weight->in ? (uint64_t)-1 : 1;
+		weight->in = !weight->in;
+		for (uint64_t i = 0; i < COUNT; i++)
+			if (weights[i].in && weights[i].number - from < least)
+				least = weights[i].number - from;
+		assert_true(first ? number_of(first) - from == least : least == COUNT);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ring_alone),  cmocka_unit_test(ring_threads), cmocka_unit_test(queue_threads),
 		cmocka_unit_test(handle_life), cmocka_unit_test(handle_many),  cmocka_unit_test(handle_threads),
 		cmocka_unit_test(pool),        cmocka_unit_test(errors),       cmocka_unit_test(deadlines),
-		cmocka_unit_test(logging),
+		cmocka_unit_test(logging),     cmocka_unit_test(heap),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
