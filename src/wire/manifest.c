@@ -12,6 +12,8 @@ enum { RANGES, PAGES, PAGES_LISTED, FORMS };
 #define RANGE_BYTES 32u
 #define PAGES_BYTES 40u
 #define INDEX_BYTES 4u
+#define WORD_BYTES  32u   /* after the payload, if the form says so */
+#define WITH_WORD   0x80u /* in the form */
 
 static int form_of(const struct wf_manifest *manifest)
 {
@@ -22,7 +24,8 @@ size_t wf_manifest_bytes(const struct wf_manifest *manifest)
 {
 	size_t each = !manifest->paged ? RANGE_BYTES : manifest->list ? INDEX_BYTES : 0;
 
-	return HEAD_BYTES + manifest->payload_bytes + (manifest->paged ? PAGES_BYTES : 0) + manifest->count * each;
+	return HEAD_BYTES + manifest->payload_bytes + (manifest->has_word ? WORD_BYTES : 0) +
+	       (manifest->paged ? PAGES_BYTES : 0) + manifest->count * each;
 }
 
 static void put_range(struct wf_cursor *cursor, const struct wf_manifest_range *range)
@@ -41,6 +44,23 @@ static void get_range(struct wf_cursor *cursor, struct wf_manifest_range *range)
 	range->bytes = wf_get_uint(cursor, 8);
 }
 
+static void put_word(struct wf_cursor *cursor, const struct wf_manifest *manifest)
+{
+	wf_put_uint(cursor, manifest->word.region, 8);
+	wf_put_uint(cursor, manifest->word.proof, 8);
+	wf_put_uint(cursor, manifest->word.offset, 8);
+	wf_put_uint(cursor, manifest->word_value, 8);
+}
+
+static void get_word(struct wf_cursor *cursor, struct wf_manifest *manifest)
+{
+	manifest->word.region = wf_get_uint(cursor, 8);
+	manifest->word.proof = wf_get_uint(cursor, 8);
+	manifest->word.offset = wf_get_uint(cursor, 8);
+	manifest->word.bytes = sizeof(uint64_t);
+	manifest->word_value = wf_get_uint(cursor, 8);
+}
+
 void wf_manifest_pack(const struct wf_manifest *manifest, void *buffer)
 {
 	const struct wf_manifest_range *range = manifest->list;
@@ -50,9 +70,11 @@ void wf_manifest_pack(const struct wf_manifest *manifest, void *buffer)
 	wf_put_uint(&cursor, manifest->sum, 8);
 	wf_put_uint(&cursor, manifest->unit_bytes, 8);
 	wf_put_uint(&cursor, manifest->count, 8);
-	wf_put_uint(&cursor, (uint64_t)form_of(manifest), 1);
+	wf_put_uint(&cursor, (uint64_t)form_of(manifest) | (manifest->has_word ? WITH_WORD : 0), 1);
 	wf_put_uint(&cursor, manifest->payload_bytes, 1);
 	wf_put(&cursor, manifest->payload, manifest->payload_bytes);
+	if (manifest->has_word)
+		put_word(&cursor, manifest);
 	if (manifest->paged) {
 		put_range(&cursor, &manifest->page);
 		wf_put_uint(&cursor, manifest->stride, 8);
@@ -124,6 +146,8 @@ int wf_manifest_unpack(const void *buffer, size_t bytes, struct wf_manifest *ret
 	manifest.unit_bytes = wf_get_uint(&cursor, 8);
 	manifest.count = wf_get_uint(&cursor, 8);
 	form = wf_get_uint(&cursor, 1);
+	manifest.has_word = form & WITH_WORD;
+	form &= ~(uint64_t)WITH_WORD;
 	manifest.payload_bytes = (uint32_t)wf_get_uint(&cursor, 1);
 	if (cursor.bad || form >= FORMS || manifest.payload_bytes > WF_MANIFEST_PAYLOAD ||
 	    manifest.payload_bytes > cursor.left || !manifest.unit_bytes || manifest.unit_bytes > WF_MANIFEST_UNIT)
@@ -131,6 +155,8 @@ int wf_manifest_unpack(const void *buffer, size_t bytes, struct wf_manifest *ret
 	manifest.payload = cursor.at;
 	cursor.at += manifest.payload_bytes;
 	cursor.left -= manifest.payload_bytes;
+	if (manifest.has_word)
+		get_word(&cursor, &manifest);
 	manifest.paged = form != RANGES;
 	if (manifest.paged) {
 		get_range(&cursor, &manifest.page);

@@ -1,6 +1,7 @@
 /*
- * The manifest of a checked transfer: where its bytes went in the receiver's regions, and the sum of the hashes of its
- * units. It travels with the notification, and the receiver hashes what landed before it tells anybody. Each unit's
+ * The manifest of a transfer that is checked, or whose notification writes a word: where its bytes went in the receiver's
+ * regions, the sum of the hashes of its units, and the word. It is the notification's message, and the receiver hashes what landed
+ * before it tells anybody. One that only writes a word has no units. Each unit's
  * hash is seeded with its number, so that units that changed places do not cancel out. Everything read here comes from
  * a peer and is checked before use. Pure functions, any thread.
  */
@@ -31,6 +32,10 @@ struct wf_manifest {
 	uint64_t bytes;                /* total; unpacking computes it */
 	struct wf_manifest_range page; /* PAGED: region, proof, offset of page 0, bytes of a page */
 	uint64_t stride;
+	/* Stored when all is well: 8 bytes at an offset that is a multiple of 8. Its bytes field is not on the wire. */
+	bool has_word;
+	struct wf_manifest_range word;
+	uint64_t word_value;
 	const void *list; /* ranges; or page numbers, NULL: 0, 1, 2, … In the bytes unpacked, or the caller's
 			     when packing */
 };

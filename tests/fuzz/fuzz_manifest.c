@@ -1,5 +1,5 @@
 /* Manifests as they come from a peer: accepted or refused; a walk stays within the received bytes, and is no longer
- * than they allow. */
+ * than they allow; a word is of 8 bytes, and what is accepted takes as many bytes as were received. */
 #include "wire/manifest.h"
 
 #include <stdlib.h>
@@ -33,8 +33,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	if (!copy)
 		return 0;
 	memcpy(copy, data, bytes);
-	if (!wf_manifest_unpack(copy, bytes, &manifest))
+	if (!wf_manifest_unpack(copy, bytes, &manifest)) {
+		if (wf_manifest_bytes(&manifest) != bytes || (manifest.has_word && manifest.word.bytes != 8))
+			abort();
 		walk(&manifest);
+	}
 	free(copy);
 	return 0;
 }

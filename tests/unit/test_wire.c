@@ -382,10 +382,18 @@ static struct wf_manifest a_manifest(int form)
 	return manifest;
 }
 
-/* Checks the units that a receiver walks, as "number:region:offset:bytes …". */
-static void walk_is(int form, const char *expected)
+static struct wf_manifest with_word(struct wf_manifest manifest)
 {
-	struct wf_manifest manifest = a_manifest(form), back;
+	manifest.has_word = true;
+	manifest.word = (struct wf_manifest_range){ 11, 110, 4096, 8 };
+	manifest.word_value = UINT64_MAX - 5;
+	return manifest;
+}
+
+/* Checks the units that a receiver walks, as "number:region:offset:bytes …". */
+static void walk_is(struct wf_manifest manifest, const char *expected)
+{
+	struct wf_manifest back;
 	struct wf_manifest_walk walk = { 0 };
 	struct wf_manifest_unit unit;
 	uint8_t buffer[256];
@@ -399,6 +407,11 @@ static void walk_is(int form, const char *expected)
 	assert_int_equal(back.sum, 1234);
 	assert_int_equal(back.payload_bytes, 3);
 	assert_memory_equal(back.payload, "abc", 3);
+	assert_int_equal(back.has_word, manifest.has_word);
+	if (manifest.has_word) {
+		assert_memory_equal(&back.word, &manifest.word, sizeof(back.word));
+		assert_true(back.word_value == manifest.word_value);
+	}
 	while (wf_manifest_next(&back, &walk, &unit))
 		at += (size_t)snprintf(text + at, sizeof(text) - at, "%d:%d:%d:%d ", (int)unit.number,
 				       (int)unit.at.region, (int)unit.at.offset, (int)unit.at.bytes);
@@ -410,9 +423,18 @@ static void walk_is(int form, const char *expected)
 
 static void manifests(void **state)
 {
-	walk_is(0, "0:7:100:1000 1:7:1100:1000 2:7:2100:500 3:7:5000:1000 ");
-	walk_is(1, "0:7:8256:1000 1:7:9256:500 2:7:64:1000 3:7:1064:500 4:7:18496:1000 5:7:19496:500 ");
-	walk_is(2, "0:7:64:1000 1:7:1064:500 2:7:2112:1000 3:7:3112:500 4:7:4160:1000 5:7:5160:500 ");
+	static const char *const units[] = {
+		"0:7:100:1000 1:7:1100:1000 2:7:2100:500 3:7:5000:1000 ",
+		"0:7:8256:1000 1:7:9256:500 2:7:64:1000 3:7:1064:500 4:7:18496:1000 5:7:19496:500 ",
+		"0:7:64:1000 1:7:1064:500 2:7:2112:1000 3:7:3112:500 4:7:4160:1000 5:7:5160:500 "
+	};
+	struct wf_manifest only_a_word = { .unit_bytes = 1, .payload = "abc", .payload_bytes = 3 };
+
+	for (int form = 0; form < 3; form++) {
+		walk_is(a_manifest(form), units[form]);
+		walk_is(with_word(a_manifest(form)), units[form]);
+	}
+	walk_is(with_word(only_a_word), "");
 }
 
 static int unpack_manifest(struct wf_manifest manifest)
