@@ -327,6 +327,37 @@ enum weft_notify {
  * the operation counts among max_transfers. */
 #define WEFT_KEEP_END (1u << 1)
 
+/*
+ * Words: 64-bit numbers by which operations start and say that they have ended, with no thread of the program's in between. A CUDA
+ * stream writes one with cuStreamWriteValue64() and waits for one with cuStreamWaitValue64(…, CU_STREAM_WAIT_VALUE_GEQ); kernels
+ * and threads do it with a store that is a release and a load that is an acquire. Words are the program's and lie on multiples of
+ * 8 bytes. A word has reached a value when (int64_t)(word - value) >= 0, so it may wrap around.
+ *
+ * start_word: the operation is accepted at once, and its request is copied; it starts when the word has reached start_value, and
+ * only then is its memory read or written. Its deadline counts from the submission. Until it starts, whatever ends an operation
+ * ends it as any other, and nothing of it has touched memory. It is not for weft_expect() (-EINVAL). Operations that wait for one
+ * word start in the order of their values, and those for one value in the order submitted; no other order is promised: messages
+ * arrive in the order in which they start, so one that waits comes after those that did not. A word should only go on: one that
+ * goes back may not have been seen. A worker whose operations wait looks all the time while words change, and naps when none has
+ * for 20 ms: for a thousandth of the time since, 50 us to 1 ms.
+ *
+ * end_word: gets a value when the operation has ended, before its event is in its queue, and after all that the end says holds:
+ * end_value when it ended well, with the status 0, else end_failed_value, or end_value + WEFT_WORD_FAILED where that is 0. Both
+ * have reached end_value, so that a stream that waits for that never hangs (another end_failed_value: -EINVAL); whoever must know
+ * looks at the word or takes the event. The word can do without a queue. An operation that was refused writes nothing. Where the
+ * event would have quiescent = false, the word cannot say so.
+ *
+ * Both words must stay mapped until the operation's end is in its queue, or its end_word is written; else until
+ * weft_engine_close() has returned, as registered memory.
+ *
+ * notify_word: FENCED notifications only. The peer's engine stores notify_word_value at notify_word_offset, a multiple of 8, of that
+ * remote (a region of the peer's with WEFT_REMOTE_WRITE, whose base is on a multiple of 8) when it delivers the notification, once,
+ * after everything has landed and was found right; then the event is queued. Without a queue that listens there is no event. The
+ * end is -EREMOTEIO when the peer's engine does not allow that: then nobody was notified. An operation that failed after its
+ * notification had left may still be notified, and the word stored. Of a scatter, the peer whose remote it is gets the word.
+ */
+#define WEFT_WORD_FAILED (UINT64_C(1) << 62)
+
 /* What every operation takes. NULL in place of one: no end event is delivered, the default deadline holds. */
 struct weft_op {
 	size_t size;                /* sizeof(struct weft_op) */
@@ -339,6 +370,14 @@ struct weft_op {
 	const void *notify_payload; /* FENCED: copied */
 	uint32_t notify_bytes;      /* of the payload */
 	uint32_t immediate;         /* COUNTED */
+	const uint64_t *start_word; /* it starts when this has reached … */
+	uint64_t start_value;       /* … this. NULL: at once */
+	uint64_t *end_word;         /* gets one of the next two when it has ended; NULL: nothing is written */
+	uint64_t end_value;         /* well */
+	uint64_t end_failed_value;  /* or not; 0: end_value + WEFT_WORD_FAILED */
+	weft_remote notify_word;    /* FENCED: where the peer stores a word when it is notified; 0: nowhere */
+	uint64_t notify_word_offset;
+	uint64_t notify_word_value;
 };
 
 /* All operations return at once: 0 and (when ret_transfer is not NULL) a handle for weft_transfer_cancel() and

@@ -14,7 +14,7 @@
 	_Static_assert(sizeof(struct type) == offsetof(struct type, last) + sizeof(((struct type *)0)->last), #type)
 NO_PADDING(weft_config, ports);
 NO_PADDING(weft_peer_config, user);
-NO_PADDING(weft_op, immediate);
+NO_PADDING(weft_op, notify_word_value);
 NO_PADDING(weft_write, bytes);
 NO_PADDING(weft_read, bytes);
 NO_PADDING(weft_write_pages, to_offset);

@@ -167,6 +167,8 @@ static void nap(struct wf_worker *worker)
 		return;
 	}
 	limit = nap_limit(worker);
+	if (limit > worker->nap_most_ns)
+		limit = worker->nap_most_ns;
 	next = wf_timers_next(&worker->timers);
 	/* Now, not when the turn began: one that closed an endpoint or lost its CPU took long enough to sleep past what is
 	 * due. */
@@ -202,7 +204,7 @@ static void idle(struct wf_worker *worker, uint64_t *look_until)
 		return;
 	if (quiet <= SPIN_NS && (worker->looks || worker->woken || worker->ops->in_flight(worker->context)))
 		return;
-	if (quiet <= SPIN_NS && !worker->ops->can_sleep(worker->context)) {
+	if (!worker->nap_most_ns || (quiet <= SPIN_NS && !worker->ops->can_sleep(worker->context))) {
 		sched_yield(); /* nothing would wake us: look on, but let others have the core first */
 		worker->clock_turns = 0;
 		return;
@@ -317,6 +319,7 @@ int wf_worker_open(struct wf_worker *worker, const struct wf_worker_ops *ops, vo
 	worker->context = context;
 	worker->cpu = cpu;
 	init_lock(worker);
+	worker->nap_most_ns = WF_NEVER;
 	worker->now_ns = worker->news_ns = wf_now_ns();
 	wf_mpsc_init(&worker->told);
 	wf_timers_init(&worker->timers, worker->now_ns);

@@ -48,6 +48,9 @@ struct wf_worker {
 	struct wf_spin spin;
 	bool looks, napped; /* since something happened: it looks before it naps; it has napped */
 	bool woken;         /* by a descriptor, and nothing has come of it yet */
+	/* The layer above sets it in a turn: something that no descriptor tells of is waited for, and this is how long the worker may
+	 * nap. 0: not at all; WF_NEVER: there is no such thing. */
+	uint64_t nap_most_ns;
 	struct wf_timers timers;
 	struct wf_ring inbox;
 	struct wf_mpsc told; /* by other workers, for the turn to take */

@@ -13,6 +13,7 @@ void count_what_was_not_written(void **state);
 void ask_what_memory_holds(void **state);
 void ask_about_memory_that_was_revoked(void **state);
 void have_much_checked(void **state);
+void store_words_where_they_may_not_be(void **state);
 
 /* memory.c */
 int small_window(void **state);

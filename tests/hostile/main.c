@@ -21,6 +21,7 @@ int main(int argc, char **argv)
 		ATTACK(ask_what_memory_holds),
 		ATTACK(ask_about_memory_that_was_revoked),
 		ATTACK(have_much_checked),
+		ATTACK(store_words_where_they_may_not_be),
 		WITH_A_SMALL_WINDOW(fill_the_window_again_and_again),
 		WITH_A_SMALL_WINDOW(leave_much_unread),
 		WITH_A_SMALL_WINDOW(send_more_than_a_message),

@@ -69,7 +69,7 @@ struct weft_engine {
 	struct wf_link queues;
 	struct wf_link withdrawals; /* regions that peers are asked to leave; under lock */
 	_Atomic(weft_queue *) listener;
-	bool listener_given;             /* a queue was opened to listen; under lock */
+	_Atomic bool listener_given;     /* a queue was opened to listen; written under lock */
 	struct wf_wire_address *address; /* ours; under lock */
 
 	struct wf_counters *counters; /* immediates: group 0's */

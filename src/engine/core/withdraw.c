@@ -287,7 +287,8 @@ static void stop_users(struct wf_peer *peer, uint64_t region)
 		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);
 
 		link = link->next;
-		if (transfer->moving && uses(transfer, region) && wf_transfer_stop(transfer, -ESTALE))
+		if ((transfer->moving || transfer->words.waits) && uses(transfer, region) &&
+		    wf_transfer_stop(transfer, -ESTALE))
 			wf_transfer_stopped(transfer);
 	}
 }

@@ -104,6 +104,8 @@ WF_HOT static int on_turn(void *context, uint64_t now_ns)
 	struct wf_group *group = context;
 	int happened = hear(group); /* from other workers, and from the posts and timers that ran just now */
 
+	if (group->words.count)
+		happened += wf_words_look(group);
 	/* Send what was submitted before reading what came in, then send the answers to that. */
 	wf_group_send_frames(group);
 	if (!wf_list_empty(&group->ending)) {
@@ -299,6 +301,8 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	wf_list_init(&group->ending);
 	wf_list_init(&group->stopping);
 	wf_list_init(&group->verifying);
+	if (wf_words_open(group, 2 * engine->settings.max_transfers + wf_answers_share(engine)))
+		return -ENOMEM;
 	return index && wf_counts_open(group) ? -ENOMEM : wf_newcomers_open(group);
 }
 
@@ -317,4 +321,5 @@ void wf_group_free(struct wf_group *group)
 	free(group->rx_buffers);
 	wf_counts_close(group);
 	wf_verify_free(group);
+	wf_words_close(group);
 }

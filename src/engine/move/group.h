@@ -7,6 +7,7 @@
 
 #include "engine/core/note.h"
 #include "engine/move/seat.h"
+#include "engine/ops/words.h"
 #include "worker/worker.h"
 
 struct weft_engine;
@@ -59,6 +60,7 @@ struct wf_group {
 	} trial[WF_TRIALS];
 	void *verifications; /* kept for the next (verify.c) */
 	uint32_t verifications_kept;
+	uint64_t forged;          /* notifications that named memory which their sender may not write */
 	struct wf_link verifying; /* checks of what peers homed here wrote: one per peer (verify.c) */
 	struct wf_link stopping;  /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
@@ -72,6 +74,7 @@ struct wf_group {
 	uint64_t kept_ns;               /* when housekeeping last ran */
 	uint64_t resumed_ns;            /* we stood still until then: what is late is not a peer's or a rail's fault */
 
+	struct wf_words words;    /* that operations homed here wait for */
 	struct wf_own_notes own;  /* to ourselves, not heard yet */
 	struct wf_counts *counts; /* two: immediates that group 0 is to be told of (expect.c). NULL: we are group 0 */
 	uint32_t counting;        /* which of them is being filled */

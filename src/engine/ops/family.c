@@ -60,6 +60,8 @@ static struct wf_transfer *take_child(struct family *family, enum wf_transfer_ki
 	child->kind = kind;
 	child->deadline_ns = family->parent->deadline_ns;
 	child->checked = family->parent->checked;
+	child->words.start = family->parent->words.start;
+	child->words.start_value = family->parent->words.start_value;
 	return family->child[family->parent->children++] = child;
 }
 
@@ -224,6 +226,8 @@ int wf_submit_scatter(struct weft_engine *engine, const struct weft_write *parts
 	if (error)
 		return error;
 	error = check_slices(engine, family.slices, parts, count);
+	if (!error && op && op->notify_word)
+		error = wf_words_suit_scatter(engine, op, family.slices, count);
 	if (!error)
 		sort_by_peer(family.slices, count);
 	for (uint32_t first = 0, next; !error && first < count; first = next) {

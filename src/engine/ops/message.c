@@ -150,7 +150,7 @@ WF_HOT int wf_submit_message(struct weft_engine *engine, const struct wf_outgoin
 		return -EMSGSIZE;
 	if (outgoing->bytes && !outgoing->data)
 		return -EINVAL;
-	if (engine->groups == 1 && wf_worker_enter(&engine->group[0].worker)) {
+	if (engine->groups == 1 && !(op && op->start_word) && wf_worker_enter(&engine->group[0].worker)) {
 		error = send_at_once(engine, outgoing, op, ret);
 		wf_worker_leave(&engine->group[0].worker);
 		return error;

@@ -42,6 +42,12 @@ int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool 
 		if (op->flags & WEFT_CHECKSUM && (!data || op->notify != WEFT_NOTIFY_FENCED))
 			return -EINVAL;
 	}
+	if (op->start_word || op->end_word || op->notify_word) {
+		int error = wf_words_check(op);
+
+		if (error)
+			return error;
+	}
 	return op->notify == WEFT_NOTIFY_NOTHING ? 0 : check_notify(engine, op, data);
 }
 
@@ -177,7 +183,7 @@ void wf_request_groups(struct wf_transfer *transfer)
 
 int wf_request_manifest(struct wf_transfer *transfer, const struct weft_op *op, int error)
 {
-	return error || !transfer->checked ? error : wf_manifest_make(transfer, op);
+	return error || !(transfer->checked || (op && op->notify_word)) ? error : wf_manifest_make(transfer, op);
 }
 
 int wf_request_post(struct wf_transfer *transfer, int error, weft_transfer *ret)

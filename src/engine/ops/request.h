@@ -43,7 +43,7 @@ static inline uint64_t wf_request_units(const struct wf_transfer *transfer, uint
 }
 void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op);
 void wf_request_groups(struct wf_transfer *transfer); /* chooses those that carry it; slices and units are set */
-/* The last step of a write: its manifest, if it is checked. Passes an earlier error on. */
+/* The last step of what moves data: its manifest, if it is checked or names a word. Passes an earlier error on. */
 int wf_request_manifest(struct wf_transfer *transfer, const struct weft_op *op, int error);
 /* message.c: fills the message of a call, a send or a barrier, with a copy of its content, and its peer. */
 int wf_request_message(struct weft_engine *engine, struct wf_transfer *transfer, const struct wf_outgoing *outgoing);

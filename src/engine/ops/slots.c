@@ -1,6 +1,7 @@
 /* Pools of slots and the peers' shares of them: slots.h says what they are for. Any thread. */
 #include "engine/ops/slots.h"
 #include "base/hot.h"
+#include "engine/core/control.h"
 #include "engine/core/engine.h"
 #include "engine/peer/peer.h"
 #include "engine/ops/transfer.h"
@@ -74,6 +75,48 @@ void wf_transfers_close(struct weft_engine *engine)
 	wf_pool_destroy(&engine->transfers);
 	wf_pool_destroy(&engine->answers);
 	wf_pool_destroy(&engine->internals);
+}
+
+/* ---- taking ---- */
+
+WF_HOT struct wf_transfer *wf_transfer_reserve(struct wf_pool *pool)
+{
+	struct wf_transfer *transfer = wf_pool_take(pool);
+	uint64_t generation;
+
+	if (!transfer)
+		return NULL;
+	/* 31 bits, so that an id can be told from any small number and never is 0. */
+	generation = ((atomic_load(&transfer->state) >> 32) + 1) << 32 & INT64_MAX;
+	transfer->id = generation | transfer->number;
+	wf_list_init(&transfer->message.link);
+	transfer->message.over = wf_transfer_message_over;
+	transfer->message.numbered = false;
+	transfer->answers = NULL;
+	return transfer;
+}
+
+/* With manual progress some may be out only because no turn has come since they ended. */
+__attribute__((noinline)) static struct wf_transfer *reserve_ended(struct weft_engine *engine, struct wf_pool *pool)
+{
+	if (!wf_engine_is_manual(engine) || wf_engine_control(engine, wf_group_end_acked, NULL, NULL))
+		return NULL;
+	return wf_transfer_reserve(pool);
+}
+
+struct wf_transfer *wf_transfer_take_of(struct weft_engine *engine, struct wf_pool *pool, const struct weft_op *op)
+{
+	struct wf_transfer *transfer = wf_transfer_reserve(pool);
+
+	if (!transfer && !(transfer = reserve_ended(engine, pool)))
+		return NULL;
+	wf_transfer_prepare(transfer, op);
+	return transfer;
+}
+
+struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
+{
+	return wf_transfer_take_of(engine, &engine->transfers, op);
 }
 
 /* ---- shares ---- */

@@ -320,6 +320,8 @@ int wf_submit_expect(struct weft_engine *engine, const struct wf_expectation *ex
 	uint32_t life = 0;
 	void *user = NULL;
 
+	if (!error && op && op->start_word) /* what lands before the call counts: there is nothing to start */
+		error = -EINVAL;
 	if (!error && expectation->peer)
 		error = check_peer(engine, expectation->peer, &life, &user);
 	if (error)

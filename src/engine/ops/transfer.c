@@ -82,23 +82,6 @@ static uint64_t deadline_of(uint64_t timeout_ns)
 	return wf_deadline(timeout_ns < FAR_NS ? wf_now_ns() : wf_tick_ns(), timeout_ns);
 }
 
-WF_HOT struct wf_transfer *wf_transfer_reserve(struct wf_pool *pool)
-{
-	struct wf_transfer *transfer = wf_pool_take(pool);
-	uint64_t generation;
-
-	if (!transfer)
-		return NULL;
-	/* 31 bits, so that an id can be told from any small number and never is 0. */
-	generation = (generation_of(atomic_load(&transfer->state)) + (UINT64_C(1) << 32)) & INT64_MAX;
-	transfer->id = generation | transfer->number;
-	wf_list_init(&transfer->message.link);
-	transfer->message.over = wf_transfer_message_over;
-	transfer->message.numbered = false;
-	transfer->answers = NULL;
-	return transfer;
-}
-
 WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_op *op)
 {
 	struct weft_engine *engine = transfer->engine;
@@ -127,6 +110,12 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->children = 0;
 	transfer->notify = WEFT_NOTIFY_NOTHING;
 	transfer->checked = op && op->flags & WEFT_CHECKSUM;
+	transfer->judged = false;
+	transfer->words.start = NULL;
+	transfer->words.end = NULL;
+	transfer->words.waits = false;
+	if (op && (op->start_word || op->end_word))
+		wf_words_take(transfer, op);
 	transfer->sent = transfer->answered = transfer->begun = transfer->moving = transfer->parts_told = false;
 	transfer->status = 0;
 	atomic_store_explicit(&transfer->may_still_land, 0, memory_order_relaxed);
@@ -142,29 +131,6 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	/* Release, here and at the end: who acts on the word sees what was set before it. Cancels exchange it, so that nothing
 	 * hangs on an order with other words. */
 	atomic_store_explicit(&transfer->state, generation_of(transfer->id), memory_order_release);
-}
-
-/* With manual progress some may be out only because no turn has come since they ended. */
-__attribute__((noinline)) static struct wf_transfer *reserve_ended(struct weft_engine *engine, struct wf_pool *pool)
-{
-	if (!wf_engine_is_manual(engine) || wf_engine_control(engine, wf_group_end_acked, NULL, NULL))
-		return NULL;
-	return wf_transfer_reserve(pool);
-}
-
-struct wf_transfer *wf_transfer_take_of(struct weft_engine *engine, struct wf_pool *pool, const struct weft_op *op)
-{
-	struct wf_transfer *transfer = wf_transfer_reserve(pool);
-
-	if (!transfer && !(transfer = reserve_ended(engine, pool)))
-		return NULL;
-	wf_transfer_prepare(transfer, op);
-	return transfer;
-}
-
-struct wf_transfer *wf_transfer_take(struct weft_engine *engine, const struct weft_op *op)
-{
-	return wf_transfer_take_of(engine, &engine->transfers, op);
 }
 
 WF_HOT void wf_transfer_drop(struct wf_transfer *transfer)
@@ -312,6 +278,13 @@ static void deliver_reply(weft_queue *queue, struct wf_inbound *reply)
 		wf_inbound_free(reply);
 }
 
+/* A call ends as its reply says. */
+static inline void write_end_word(struct wf_transfer *transfer, int status)
+{
+	if (transfer->words.end)
+		wf_words_end(transfer, transfer->reply ? transfer->reply->status : status);
+}
+
 /* The slot is free again when the channel has let go of it too. */
 WF_HOT static void finish(struct wf_transfer *transfer, int status)
 {
@@ -325,6 +298,8 @@ WF_HOT static void finish(struct wf_transfer *transfer, int status)
 	struct weft_error error;
 
 	transfer->status = status;
+	if (transfer->words.waits)
+		wf_words_forget(transfer);
 	if (status) {
 		wf_transfer_describe(transfer, status, &error);
 		explain(transfer, &error);
@@ -341,6 +316,7 @@ WF_HOT static void finish(struct wf_transfer *transfer, int status)
 	put_references(transfer);
 	if (reply)
 		transfer->queue = NULL;
+	write_end_word(transfer, status);
 	deliver(transfer);
 	if (withdrawn)
 		wf_transfer_drop(transfer);
@@ -360,6 +336,7 @@ WF_HOT void wf_transfer_end(struct wf_transfer *transfer, int status)
 		transfer->answered = true;
 		transfer->queue = NULL;
 		mark_done(transfer);
+		write_end_word(transfer, status);
 		deliver_reply(queue, transfer->reply);
 		transfer->reply = NULL;
 		return;
@@ -422,6 +399,44 @@ static void start_parts(struct wf_transfer *transfer)
 			wf_note_tell(home, &engine->group[g], &transfer->part[g].start_note);
 }
 
+static void start(struct wf_transfer *transfer)
+{
+	switch (transfer->kind) {
+	case WF_WRITE:
+	case WF_READ:
+		start_parts(transfer);
+		break;
+	case WF_REPLY:
+	case WF_SEND:
+	case WF_CALL:
+	case WF_INTERNAL:
+		queue_message(transfer);
+		break;
+	case WF_BARRIER:
+		transfer->answered = transfer->answered || wf_barrier_was_entered(transfer);
+		queue_message(transfer);
+		break;
+	case WF_EXPECT:
+		wf_expect_begin(transfer);
+		break;
+	case WF_PARENT:
+		break;
+	}
+}
+
+/* What waited for its word was not looked at meanwhile. */
+void wf_transfer_start(struct wf_transfer *transfer)
+{
+	int status = refused(transfer);
+
+	for (uint32_t i = 0; i < transfer->slices && !status; i++)
+		status = atomic_load(&transfer->slice[i].remote->revoked) ? -ESTALE : 0;
+	if (status)
+		wf_transfer_end(transfer, status);
+	else
+		start(transfer);
+}
+
 WF_HOT void wf_transfer_begin(struct wf_transfer *transfer)
 {
 	struct wf_peer *peer = transfer->peer;
@@ -437,27 +452,8 @@ WF_HOT void wf_transfer_begin(struct wf_transfer *transfer)
 	if (peer)
 		wf_list_append(&peer->operations, &transfer->link);
 	wf_timer_set(&home_of(transfer)->worker.timers, &transfer->timer, transfer->deadline_ns);
-	switch (transfer->kind) {
-	case WF_WRITE:
-	case WF_READ:
-		start_parts(transfer);
-		break;
-	case WF_REPLY:
-	case WF_SEND:
-	case WF_CALL:
-	case WF_INTERNAL:
-		queue_message(transfer);
-		break;
-	case WF_BARRIER:
-		transfer->answered = wf_barrier_was_entered(transfer);
-		queue_message(transfer);
-		break;
-	case WF_EXPECT:
-		wf_expect_begin(transfer);
-		break;
-	case WF_PARENT:
-		break;
-	}
+	if (!transfer->words.start || !wf_words_wait(transfer)) /* else it goes on in wf_transfer_start() */
+		start(transfer);
 }
 
 /* ---- stopping ---- */
@@ -529,7 +525,7 @@ void wf_transfer_parts_done(struct wf_transfer *transfer)
 
 void wf_transfer_judged(struct wf_transfer *transfer, int status)
 {
-	if (transfer->checked && !transfer->moving)
+	if (transfer->judged && !transfer->moving)
 		wf_transfer_end(transfer, status);
 }
 
@@ -538,7 +534,7 @@ void wf_transfer_judged(struct wf_transfer *transfer, int status)
 /* Its end is the peer's to say, not the acknowledgement's. */
 static bool awaits_answer(const struct wf_transfer *transfer)
 {
-	return transfer->kind == WF_CALL || transfer->checked || (transfer->kind == WF_BARRIER && !transfer->answered);
+	return transfer->kind == WF_CALL || transfer->judged || (transfer->kind == WF_BARRIER && !transfer->answered);
 }
 
 static void message_delivered(struct wf_transfer *transfer)
@@ -578,7 +574,9 @@ WF_HOT struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, e
 	 * worker if the transfer is this peer's. */
 	if (!transfer || generation_of(state) != generation_of(inbound->subject) || (uint32_t)state == WF_STOP_DONE)
 		return NULL;
-	return transfer->kind == kind && transfer->peer == inbound->peer && transfer->begun ? transfer : NULL;
+	return transfer->kind == kind && transfer->peer == inbound->peer && transfer->begun && !transfer->words.waits
+		   ? transfer
+		   : NULL;
 }
 
 WF_HOT void wf_reply_arrived(struct wf_inbound *inbound)

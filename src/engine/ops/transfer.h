@@ -12,6 +12,7 @@
 #include "engine/core/region.h"
 #include "engine/move/part.h"
 #include "engine/ops/slots.h"
+#include "engine/ops/words.h"
 #include "engine/peer/channel_in.h"
 #include "engine/peer/channel_out.h"
 #include "worker/timer.h"
@@ -96,7 +97,8 @@ struct wf_transfer {
 	uint32_t immediate;
 	uint32_t peer_life; /* EXPECT: of the peer, when it was submitted */
 	bool checked;       /* end-to-end (verify.c) */
-	void *manifest;     /* CHECKED: the notification's message; kept like copy */
+	bool judged;        /* its notification is a manifest, and the receiver's verdict ends it */
+	void *manifest;     /* JUDGED: the notification's message; kept like copy */
 	size_t manifest_room;
 
 	/* the rest */
@@ -118,6 +120,7 @@ struct wf_transfer {
 	bool begun, moving, parts_told; /* the home's: moving from the first part's start to PARTS_DONE */
 	uint64_t expected;              /* EXPECT */
 	int status;
+	struct wf_op_words words;       /* words.c */
 	struct wf_note parts_done_note; /* to its home: the last part is done */
 	struct wf_note failed_note;     /* to its home: a part has failed */
 	struct wf_timer timer;
@@ -179,12 +182,13 @@ bool wf_transfer_stop(struct wf_transfer *transfer, int status); /* true: we are
 int wf_transfer_stop_status(struct wf_transfer *transfer);       /* 0, or the negative errno it stops for */
 /* on its home */
 void wf_transfer_begin(struct wf_transfer *transfer);
+void wf_transfer_start(struct wf_transfer *transfer);   /* its word was reached */
 void wf_transfer_stopped(struct wf_transfer *transfer); /* state says why: see to it */
 void wf_transfer_failed(struct wf_transfer *transfer);  /* a part has: stop the others */
 void wf_transfer_parts_done(struct wf_transfer *transfer);
 /* The operation that an answer of this peer's is about; NULL: it has ended, or is none of that kind to this peer. */
 struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, enum wf_transfer_kind kind);
-void wf_transfer_judged(struct wf_transfer *transfer, int status); /* the receiver's word on a checked one */
+void wf_transfer_judged(struct wf_transfer *transfer, int status); /* the receiver's verdict */
 void wf_transfer_end(struct wf_transfer *transfer, int status);    /* a parent: on any thread */
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
 /* explain.c */

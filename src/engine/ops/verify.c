@@ -38,6 +38,7 @@ static int pack(struct wf_transfer *transfer, const struct wf_manifest *manifest
 	if (!wf_transfer_manifest_room(transfer, bytes))
 		return -ENOMEM;
 	wf_manifest_pack(manifest, transfer->manifest);
+	transfer->judged = true;
 	transfer->message.type = WF_MESSAGE_MANIFEST;
 	transfer->message.subject = transfer->id;
 	transfer->message.data = transfer->manifest;
@@ -63,14 +64,25 @@ static int make_of_pages(struct wf_transfer *transfer, struct wf_manifest *manif
 	return pack(transfer, manifest);
 }
 
+/* Nothing is summed: the word is all there is to it. */
+static int pack_word(struct wf_transfer *transfer, struct wf_manifest *manifest)
+{
+	manifest->unit_bytes = 1;
+	return pack(transfer, manifest);
+}
+
 int wf_manifest_make(struct wf_transfer *transfer, const struct weft_op *op)
 {
 	struct wf_manifest manifest = { .unit_bytes = transfer->unit_bytes,
 					.payload = op->notify_payload,
 					.payload_bytes = op->notify_bytes };
 	struct wf_manifest_range few[FEW_RANGES], *ranges = few;
-	int error;
+	int error = op->notify_word ? wf_words_name(transfer, op, &manifest) : 0;
 
+	if (error)
+		return error;
+	if (!transfer->checked)
+		return manifest.has_word ? pack_word(transfer, &manifest) : 0;
 	if (transfer->paged)
 		return make_of_pages(transfer, &manifest);
 	if (transfer->slices > FEW_RANGES)
@@ -105,6 +117,8 @@ void wf_verdict_arrived(struct wf_inbound *inbound)
 	struct wf_transfer *transfer = wf_transfer_asked(inbound, WF_WRITE);
 	int status = inbound->status;
 
+	if (!transfer) /* whose notification writes a word */
+		transfer = wf_transfer_asked(inbound, WF_READ);
 	if (transfer)
 		wf_transfer_judged(transfer, status == 0 || status == -EBADMSG ? status : -EREMOTEIO);
 	wf_inbound_free(inbound);
@@ -119,6 +133,7 @@ struct verification {
 	struct verification *kept;  /* while it is nobody's: the next such */
 	struct wf_manifest manifest;
 	struct wf_manifest_walk walk;
+	_Atomic uint64_t *word; /* where to store; NULL: nowhere */
 	uint64_t sum;
 	int status;
 	bool judged; /* status is the verdict */
@@ -195,36 +210,6 @@ static void check_next(struct wf_peer *peer)
 	}
 }
 
-void wf_manifest_arrived(struct wf_inbound *inbound)
-{
-	struct wf_peer *peer = inbound->peer;
-	struct verification *verification = NULL;
-
-	/* Without memory for it, or for a peer that does not take our verdicts, there is none: the sender's deadline ends it. */
-	if (peer->verifications < peer->engine->settings.window_frames)
-		verification = take(peer->home);
-	if (!verification) {
-		wf_inbound_free(inbound);
-		return;
-	}
-	wf_handle_ref(&peer->engine->peers, peer->handle);
-	peer->verifications++;
-	verification->peer = peer;
-	verification->inbound = inbound;
-	verification->message = (struct wf_message){ .type = WF_MESSAGE_VERDICT,
-						     .subject = inbound->subject,
-						     .data = (const uint8_t *)"",
-						     .over = verdict_over };
-	wf_list_init(&verification->message.link);
-	verification->status = wf_manifest_unpack(inbound->data, inbound->bytes, &verification->manifest);
-	/* More than there is to write to: it names memory twice, and would keep us busy at will. */
-	if (!verification->status && verification->manifest.bytes > atomic_load(&peer->engine->region_bytes))
-		verification->status = -ERANGE;
-	verification->judged = verification->status;
-	wf_list_append(&peer->verdicts, &verification->link);
-	check_next(peer);
-}
-
 /* Memory a peer may have written and named rightly: it has the descriptor. Whatever is wrong looks the same to it.
  * Safe for this turn without a reference: a region that closes is not found any more, and every worker takes part in the close,
  * in a later turn, before it and its memory are given back. */
@@ -261,6 +246,21 @@ static bool sum_slice(struct verification *verification)
 	return false;
 }
 
+/* A difference each time; of what a peer makes up each time twice as many, so that it does not fill the log. */
+static void log_refusal(struct wf_group *group, int status)
+{
+	uint64_t count = status == -EBADMSG ? 1 : ++group->forged;
+
+	if (status == -EBADMSG)
+		wf_log(&group->engine->log, WEFT_LOG_ERROR,
+		       "a checked write did not arrive as it was sent: %s; nobody is notified", wf_error_text(status));
+	else if (!(count & (count - 1)))
+		wf_log(
+		    &group->engine->log, WEFT_LOG_ERROR,
+		    "a notification names memory that its sender may not write: %s; nobody is notified (%llu so far)",
+		    wf_error_text(status), (unsigned long long)count);
+}
+
 static void deliver(struct verification *verification)
 {
 	struct wf_inbound *inbound = verification->inbound;
@@ -268,17 +268,20 @@ static void deliver(struct verification *verification)
 
 	verification->inbound = NULL;
 	if (verification->status) {
-		wf_log(&engine->log, WEFT_LOG_ERROR, "a checked write %s: %s; nobody is notified",
-		       verification->status == -EBADMSG ? "did not arrive as it was sent"
-							: "names memory that its sender may not write",
-		       wf_error_text(verification->status));
+		log_refusal(verification->peer->home, verification->status);
 		wf_inbound_free(inbound);
 		return;
 	}
 	inbound->event_type = WEFT_EVENT_NOTIFY;
 	inbound->content = verification->manifest.payload;
 	inbound->bytes = verification->manifest.payload_bytes;
-	wf_queue_push(atomic_load(&engine->listener), &inbound->item);
+	/* Release: who sees the word sees what landed. */
+	if (verification->word)
+		atomic_store_explicit(verification->word, verification->manifest.word_value, memory_order_release);
+	if (verification->word && !atomic_load(&engine->listener_given))
+		wf_inbound_free(inbound); /* nobody would ever take the event, and the peer's window would fill */
+	else
+		wf_queue_push(atomic_load(&engine->listener), &inbound->item);
 }
 
 static void send_verdict(struct verification *verification)
@@ -290,9 +293,32 @@ static void send_verdict(struct verification *verification)
 	verification->message.status = verification->status;
 	wf_list_remove(&verification->link);
 	wf_list_append(&peer->verdicts, &verification->link);
-	peer->verifying = NULL;
+	if (peer->verifying == &verification->link)
+		peer->verifying = NULL;
 	check_next(peer);
 	wf_channel_queue(peer, &verification->message);
+}
+
+/* The word is stored in this very turn, so that its memory is still there. */
+static void find_word(struct verification *verification)
+{
+	const struct wf_manifest *manifest = &verification->manifest;
+	const void *word = memory_at(verification->peer->engine, &manifest->word);
+
+	if (word && (uintptr_t)word % sizeof(uint64_t) == 0)
+		verification->word = (_Atomic uint64_t *)(uintptr_t)word;
+	else
+		verification->status = -ERANGE;
+}
+
+/* It is judged but for its word. */
+static void pass(struct verification *verification)
+{
+	if (!verification->status && verification->manifest.has_word)
+		find_word(verification);
+	/* The verdict first: an application that closes its engine upon the notification owes it by then, and close waits for it. */
+	send_verdict(verification);
+	deliver(verification);
 }
 
 int wf_verify_turn(struct wf_group *group)
@@ -305,10 +331,45 @@ int wf_verify_turn(struct wf_group *group)
 	wf_list_append(&group->verifying, &verification->link);
 	if (!verification->judged && !sum_slice(verification))
 		return 1;
-	/* The verdict first: an application that closes its engine upon the notification owes it by then, and close waits for it. */
-	send_verdict(verification);
-	deliver(verification);
+	pass(verification);
 	return 1;
+}
+
+void wf_manifest_arrived(struct wf_inbound *inbound)
+{
+	struct wf_peer *peer = inbound->peer;
+	struct verification *verification = NULL;
+
+	/* Without memory for it, or for a peer that does not take our verdicts, there is none: the sender's deadline ends it. */
+	if (peer->verifications < peer->engine->settings.window_frames)
+		verification = take(peer->home);
+	if (!verification) {
+		wf_inbound_free(inbound);
+		return;
+	}
+	wf_handle_ref(&peer->engine->peers, peer->handle);
+	peer->verifications++;
+	verification->peer = peer;
+	verification->inbound = inbound;
+	verification->message = (struct wf_message){ .type = WF_MESSAGE_VERDICT,
+						     .subject = inbound->subject,
+						     .data = (const uint8_t *)"",
+						     .over = verdict_over };
+	wf_list_init(&verification->message.link);
+	verification->status = wf_manifest_unpack(inbound->data, inbound->bytes, &verification->manifest);
+	/* More than there is to write to: it names memory twice, and would keep us busy at will. */
+	if (!verification->status && verification->manifest.bytes > atomic_load(&peer->engine->region_bytes))
+		verification->status = -ERANGE;
+	verification->judged = verification->status;
+	wf_list_init(&verification->link);
+	if (!verification->status &&
+	    !verification->manifest.count) { /* only a word: in order with what was sent before */
+		verification->status = verification->manifest.sum ? -EBADMSG : 0;
+		pass(verification);
+		return;
+	}
+	wf_list_append(&peer->verdicts, &verification->link);
+	check_next(peer);
 }
 
 static void drop(struct wf_link *list, const struct wf_peer *peer)

@@ -1,8 +1,8 @@
 /*
- * End-to-end checksums. The sender sums the hashes of its units as they land and sends the sum with the
- * notification; the receiver hashes its own memory, delivers the notification when the sums agree, and
- * answers with a verdict, which ends the sender's transfer. Parts are summed by their groups' workers,
- * everything else is done on the peer's home worker.
+ * End-to-end checksums, and notifications that write a word. The sender sums the hashes of its units as they land and
+ * sends the sum with the notification; the receiver hashes its own memory, delivers the notification when the sums agree,
+ * and answers with a verdict, which ends the sender's transfer. One that only writes a word is judged as it arrives. Parts
+ * are summed by their groups' workers, everything else is done on the peer's home worker.
  */
 #ifndef WF_ENGINE_VERIFY_H
 #define WF_ENGINE_VERIFY_H
