@@ -45,6 +45,8 @@ static uint64_t read_message(struct node *node, const struct weft_event *event)
 		fail(NULL, "node %u: the bytes of message %llx are wrong", node->index, (unsigned long long)event->tag);
 	arrived(node, message.id, event->type == WEFT_EVENT_CALL ? "call" : "message");
 	last = &node->heard[message.from][message.generation % 256];
+	if (!message.sequence)
+		return message.id;
 	if (message.sequence <= *last)
 		fail(NULL, "node %u: message %llu of node %u came after its %llu", node->index,
 		     (unsigned long long)message.sequence, message.from, (unsigned long long)*last);

@@ -170,6 +170,7 @@ static void make_nodes(void)
 		if (rc)
 			fail(NULL, "opening node %u said %s", n, weft_strerror(rc));
 	}
+	words_start();
 	for (uint32_t n = 0; n < world.nodes; n++)
 		pthread_create(&world.node[n].thread, NULL, node_loop, &world.node[n]);
 }
@@ -314,6 +315,8 @@ static void summary(uint64_t start)
 	       (unsigned long long)tally->calls, (unsigned long long)tally->refused, (unsigned long long)tally->full,
 	       (unsigned long long)tally->peer_down, (unsigned long long)tally->rail_down,
 	       (unsigned long long)tally->unquiet, (double)tally->bytes / 1e6);
+	printf("words: %llu waited for, %llu at ends, %llu at receivers\n", (unsigned long long)tally->waits,
+	       (unsigned long long)tally->end_words, (unsigned long long)tally->cells);
 	printf("torture: seed %llu, %llu operations on %u engines (%s) in %.1f s; latest end %.1f ms after "
 	       "its deadline; threads "
 	       "woken up to %.1f ms late: OK\n",
@@ -396,6 +399,7 @@ int main(int argc, char **argv)
 	atomic_store(&world.phase, PHASE_STOP);
 	for (uint32_t n = 0; n < world.nodes; n++)
 		pthread_join(world.node[n].thread, NULL);
+	words_stop();
 	faults_stop();
 	stranger_close();
 	for (uint32_t n = 0; n < world.nodes; n++)

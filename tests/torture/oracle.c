@@ -157,6 +157,19 @@ static void check_memory(struct op *op, uint8_t *image, bool done)
 	}
 }
 
+/* Nothing may have landed: its start word has not come. */
+static void check_untouched(const struct op *op)
+{
+	for (uint32_t run = 0; run < op->runs; run++) {
+		const struct run *at = &op->run[run];
+		const struct arena *arena = &world.node[at->node].arena[at->in];
+
+		for (uint32_t i = at->first; at->in && i < (uint32_t)at->first + at->count; i++)
+			if (!all_are(arena->base + i * SLOT, SLOT, arena->guard[i]))
+				fail(op, "slot %u of node %u was written before its word had come", i, at->node);
+	}
+}
+
 /* Gives the slots back, filled anew, so that anything that lands from now on shows. */
 static void release_memory(struct node *node, struct op *op, bool quiescent)
 {
@@ -262,6 +275,7 @@ void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle)
 	if (rc == -EHOSTDOWN && !(world.faults & ~HARMLESS) && !machine_stood_still(now_ns()))
 		fail(op, "submitting said the peer is down, and nothing was done to it");
 	pthread_mutex_lock(&world.lock);
+	word_refused(node, op);
 	op->active = false;
 	world.tally.refused++;
 	world.tally.full += rc == -EAGAIN;
@@ -407,7 +421,7 @@ void op_ended(struct node *node, const struct weft_event *event, uint64_t absent
 {
 	struct op *op = &node->op[event->tag % OPS];
 	uint64_t now = now_ns();
-	bool data = op->kind <= KIND_READ;
+	bool data = op->kind <= KIND_READ, kept;
 
 	if (op->id != event->tag || !op->active)
 		fail(op->id ? op : NULL,
@@ -421,9 +435,13 @@ void op_ended(struct node *node, const struct weft_event *event, uint64_t absent
 		fail(op, "ended with %d and no explanation", event->status);
 	if (!event->status && data && event->bytes != op->bytes)
 		fail(op, "done, and its end says %llu bytes", (unsigned long long)event->bytes);
+	kept = word_kept_it(op);
 	pthread_mutex_lock(&world.lock);
+	word_ended(node, op, event->status);
 	end_under_lock(node, op, event, absent_ns);
 	pthread_mutex_unlock(&world.lock);
+	if (data && kept)
+		check_untouched(op);
 	if (data) {
 		if (world.quiesces && !event->quiescent)
 			fail(op, "ended with memory that may still be touched, which these NICs never do");
@@ -435,6 +453,7 @@ void op_ended(struct node *node, const struct weft_event *event, uint64_t absent
 void op_dropped(struct node *node, struct op *op)
 {
 	pthread_mutex_lock(&world.lock);
+	word_dropped(node, op);
 	op->active = false;
 	if (op->notify == WEFT_NOTIFY_COUNTED && counted_of(op))
 		counted_of(op)->failed = true;
@@ -476,6 +495,7 @@ void arrived(struct node *node, uint64_t id, const char *what)
 		/* While the operation runs, its memory is its own; a fence means that all of it is there now. */
 		if (op->active && op->notify == WEFT_NOTIFY_FENCED && !(op->targets & (op->targets - 1)))
 			check_memory(op, node->image, true);
+		word_arrived(node, op);
 	}
 	for (uint32_t i = 0; i < node->pendings; i++)
 		if (node->pending[i].id == id) {

@@ -62,6 +62,7 @@ static struct weft_op start(struct node *node, struct op *op)
 		op->absent_ns = op->submitted_ns;
 		node->kept[node->kepts++] = op->id;
 	}
+	word_start(node, op, &to);
 	return to;
 }
 
@@ -81,6 +82,7 @@ static void set_notify(struct node *node, struct op *op, struct weft_op *to, uin
 		to->notify_tag = op->id;
 		to->notify_payload = payload;
 		to->notify_bytes = (uint32_t)bytes;
+		word_notify(node, op, to);
 	}
 }
 
@@ -306,6 +308,8 @@ static bool submit_message(struct node *node, struct op *op, uint32_t target)
 	struct weft_op to = start(node, op);
 	int rc;
 
+	if (op->start_word)
+		message.sequence = 0; /* it may come at any time */
 	message.generation = node->generation;
 	message.bytes = sizeof(message) + random_below(&node->random, (uint32_t)(most - sizeof(message)));
 	memcpy(data, &message, sizeof(message));

@@ -24,6 +24,7 @@
 #define SLOTS        1024
 #define ARENA        (SLOT * SLOTS)
 #define RUN_SLOTS    64 /* largest range: 256 KiB */
+#define WORD_SLOTS   8  /* the first of an arena that receives: words that notifications store */
 #define RUNS         12
 #define MOVES        64
 #define SERIALS      (1u << 20) /* arrivals remembered */
@@ -117,6 +118,10 @@ struct op {
 	_Atomic bool excused;               /* someone asked for its cancellation */
 	enum weft_notify notify;
 	uint32_t immediate, immediates;
+	uint64_t *start_word, start_value; /* NULL: it starts at once */
+	uint64_t end_value;                /* 0: no end word */
+	uint64_t *cell, cell_before;       /* the word that its notification stores, at that node; NULL: none */
+	uint32_t cell_node;
 	uint32_t runs, moves, notes;
 	struct run run[RUNS];
 	struct move move[MOVES];
@@ -219,6 +224,7 @@ struct tally {
 	_Atomic uint64_t attacks, notifies, messages, calls, reopens, peer_changes, region_changes, cancels, peer_down,
 	    rail_down;
 	_Atomic uint64_t faults[FAULTS];
+	_Atomic uint64_t waits, end_words, cells;
 	uint64_t bytes;
 };
 
@@ -293,6 +299,18 @@ bool submit_random(struct node *node);
 void submit_mail(struct node *node);
 bool submit_probe(struct node *node, uint32_t target);
 void post_mail(uint32_t to, const struct mail *mail);
+
+/* word.c */
+void words_start(void);
+void words_stop(void);
+void word_start(struct node *node, struct op *op, struct weft_op *to);  /* a start word and an end word, perhaps */
+void word_notify(struct node *node, struct op *op, struct weft_op *to); /* a word at a receiver, perhaps */
+bool word_kept_it(const struct op *op);                                 /* its start word has not come yet */
+/* The following under the lock. */
+void word_refused(struct node *node, struct op *op);
+void word_arrived(const struct node *node, struct op *op); /* its notification, at that node */
+void word_ended(struct node *node, struct op *op, int status);
+void word_dropped(struct node *node, struct op *op); /* its engine has closed */
 
 /* event.c */
 int take_events(struct node *node);
