@@ -343,8 +343,8 @@ enum weft_notify {
  *
  * end_word: gets a value when the operation has ended, before its event is in its queue, and after all that the end says holds:
  * end_value when it ended well, with the status 0, else end_failed_value, or end_value + WEFT_WORD_FAILED where that is 0. Both
- * have reached end_value, so that a stream that waits for that never hangs (another end_failed_value: -EINVAL); whoever must know
- * looks at the word or takes the event. The word can do without a queue. An operation that was refused writes nothing. Where the
+ * have reached end_value, so that a stream that waits for that never hangs (another end_failed_value: -EINVAL). The
+ * word itself and the event say which it was. The word can do without a queue. An operation that was refused writes nothing. Where the
  * event would have quiescent = false, the word cannot say so.
  *
  * Both words must stay mapped until the operation's end is in its queue, or its end_word is written; else until

@@ -185,7 +185,7 @@ int wf_words_look(struct wf_group *group)
 
 	while (left-- && words->count && started < STARTS_A_TURN) {
 		struct wf_watched *word = &words->word[at < words->count ? at : (at = 0)];
-		/* Acquire: pairs with the store by whoever made the source ready. */
+		/* Acquire: pairs with the store by the thread or stream that made the source ready. */
 		uint64_t now = atomic_load_explicit(word->at, memory_order_acquire);
 
 		at++;
