@@ -20,7 +20,8 @@
 static uint64_t group_bytes(const struct wf_group *group)
 {
 	return sizeof(*group) + group->tx_bytes + group->rx_bytes + group->piece_count * sizeof(*group->piece) +
-	       group->tx_count * sizeof(*group->tx) + (group->worker.inbox.mask + 1) * sizeof(struct wf_ring_cell);
+	       group->tx_count * sizeof(*group->tx) + wf_words_bytes(group) +
+	       (group->worker.inbox.mask + 1) * sizeof(struct wf_ring_cell);
 }
 
 int weft_engine_info(weft_engine *engine, struct weft_engine_info *ret_info, size_t info_bytes)

@@ -185,6 +185,8 @@ static void what_waits_for_memory_that_goes(void **state)
 	struct weft_write write = { sizeof(write), pair.region, 0, remote, 0, PAGE };
 	int status;
 
+	if (!strcmp(transport->provider, "shm"))
+		skip(); /* libfabric 1.17's checks no keys */
 	peer_fill(&pair.there, number, 0, PAGE, 6);
 	assert_status(weft_write(pair.here.engine, &write, &op, &transfer), 0);
 	assert_status(weft_region_close(pair.here.engine, pair.region), -EBUSY);

@@ -72,6 +72,35 @@ static void a_message_waits(void **state)
 	SIMS_UNTIL(all, 3, load(&end_word) == 1);
 }
 
+/* The caller gets its answer when the word has come. */
+static void a_reply_waits(void **state)
+{
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER, .start_word = &start_word };
+	struct weft_event event;
+
+	store(&end_word, 0);
+	op.start_value = load(&start_word) + 1;
+	op.end_word = &end_word;
+	op.end_value = 5;
+	assert_int_equal(
+	    weft_call(here.engine, peer, 8, "?", 1, &(struct weft_op){ .size = sizeof(op), .queue = here.queue }, NULL),
+	    0);
+	sims_event(all, 3, there.queue, WEFT_EVENT_CALL, &event);
+	assert_int_equal(weft_reply(there.engine, event.peer, event.call, 0, "!", 1, &op, NULL), 0);
+	weft_event_release(&event);
+	turns(1000);
+	while (weft_queue_poll(here.queue, &event, sizeof(event), 1) == 1) { /* of its peers, perhaps */
+		assert_int_not_equal(event.type, WEFT_EVENT_REPLY);
+		weft_event_release(&event);
+	}
+	assert_int_equal(load(&end_word), 0);
+	store(&start_word, op.start_value);
+	sims_event(all, 3, here.queue, WEFT_EVENT_REPLY, &event);
+	assert_int_equal(event.status, 0);
+	weft_event_release(&event);
+	SIMS_UNTIL(all, 3, load(&end_word) == 5);
+}
+
 /* A call ends as its reply says, and its end word too: by the time the reply can be taken. */
 static void a_call_ends_as_its_reply(void **state)
 {
@@ -81,11 +110,11 @@ static void a_call_ends_as_its_reply(void **state)
 	for (uint32_t i = 0; i < 40; i++) {
 		int status = i % 2 ? -EDOM : 0;
 
+		weft_transfer transfer;
+
 		op.flags = i % 4 < 2 ? 0 : WEFT_KEEP_END;
 		op.queue = op.flags ? NULL : here.queue;
 		op.end_value = 100 + i;
-		weft_transfer transfer;
-
 		assert_int_equal(weft_call(here.engine, peer, 7, "?", 1, &op, &transfer), 0);
 		sims_event(all, 3, there.queue, WEFT_EVENT_CALL, &event);
 		assert_int_equal(weft_reply(there.engine, event.peer, event.call, status, "!", 1, NULL, NULL), 0);
@@ -195,11 +224,9 @@ static void nobody_listens(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_message_waits),
-		cmocka_unit_test(a_call_ends_as_its_reply),
-		cmocka_unit_test(a_scatter_to_two_peers),
-		cmocka_unit_test(nobody_listens),
-		cmocka_unit_test(an_expectation_writes_its_word),
+		cmocka_unit_test(a_message_waits),          cmocka_unit_test(a_reply_waits),
+		cmocka_unit_test(a_call_ends_as_its_reply), cmocka_unit_test(a_scatter_to_two_peers),
+		cmocka_unit_test(nobody_listens),           cmocka_unit_test(an_expectation_writes_its_word),
 	};
 	int failed = sims_set_up(NULL);
 

@@ -108,3 +108,37 @@ void never_acknowledge_revocations(void **state)
 	friend_works();
 	friend_works();
 }
+
+/* A call that waits for its word has a number, which can be guessed from those before it. */
+void answer_a_call_that_waits(void **state)
+{
+	static const uint8_t types[] = { WF_MESSAGE_REPLY, WF_MESSAGE_VERDICT, WF_MESSAGE_BARRIER };
+	static uint64_t word;
+	struct weft_op op = { .size = sizeof(op), .flags = WEFT_KEEP_END, .timeout_ns = WEFT_FOREVER };
+	uint64_t limit = now_ns() + LIMIT;
+	struct raw_link link = { 0 };
+	struct weft_event event;
+	struct wf_frame *frame;
+	weft_transfer call;
+
+	__atomic_store_n(&word, 0, __ATOMIC_RELEASE);
+	op.start_word = &word;
+	op.start_value = 1;
+	assert_true(raw_connect(&world.stranger, &link));
+	assert_int_equal(weft_call(world.victim.engine, link.handle, 1, "?", 1, &op, &call), 0);
+	for (size_t i = 0; i < sizeof(types); i++)
+		assert_true(raw_message(&world.stranger, &link, types[i], call, "!", 1));
+	assert_true(raw_message(&world.stranger, &link, WF_MESSAGE_SEND, 0, "!", 1));
+	assert_true(victim_sees(WEFT_EVENT_MESSAGE, LIMIT, &event)); /* it has read the others */
+	weft_event_release(&event);
+	assert_int_equal(weft_transfer_wait(world.victim.engine, call, 0, &event, sizeof(event)), -ETIMEDOUT);
+	__atomic_store_n(&word, 1, __ATOMIC_RELEASE);
+	do
+		assert_true(now_ns() < limit);
+	while (!raw_hear(&world.stranger, &link, LIMIT, &frame) || frame->type != WF_MESSAGE_CALL);
+	assert_true(frame->subject == call);
+	assert_true(raw_message(&world.stranger, &link, WF_MESSAGE_REPLY, call, "!", 1));
+	assert_int_equal(weft_transfer_wait(world.victim.engine, call, LIMIT, &event, sizeof(event)), 0);
+	assert_int_equal(event.status, 0);
+	weft_event_release(&event);
+}

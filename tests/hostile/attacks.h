@@ -27,6 +27,7 @@ void lie_about_acknowledgements(void **state);
 void never_acknowledge_replies(void **state);
 void never_acknowledge_under_many_names(void **state);
 void never_acknowledge_revocations(void **state);
+void answer_a_call_that_waits(void **state);
 
 /* descriptors.c */
 int silent_listeners(void **state);

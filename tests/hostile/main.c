@@ -30,6 +30,7 @@ int main(int argc, char **argv)
 		ATTACK(never_acknowledge_replies),
 		ATTACK(never_acknowledge_under_many_names),
 		ATTACK(never_acknowledge_revocations),
+		ATTACK(answer_a_call_that_waits),
 		cmocka_unit_test_setup_teardown(names_at_silent_addresses, silent_listeners, silence_ends),
 		cmocka_unit_test_setup_teardown(rails_at_silent_addresses, silent_listeners, silence_ends),
 		ATTACK(hello_in_the_friends_name),

@@ -360,7 +360,7 @@ static void queue_message(struct wf_transfer *transfer)
 }
 
 /* Returns 0, or the status it ends with before it has begun. */
-static int refused(struct wf_transfer *transfer)
+static inline int refused(struct wf_transfer *transfer)
 {
 	struct wf_peer *peer = transfer->peer;
 	int status = wf_transfer_stop_status(transfer), state;
@@ -399,7 +399,7 @@ static void start_parts(struct wf_transfer *transfer)
 			wf_note_tell(home, &engine->group[g], &transfer->part[g].start_note);
 }
 
-static void start(struct wf_transfer *transfer)
+static inline void start(struct wf_transfer *transfer)
 {
 	switch (transfer->kind) {
 	case WF_WRITE:

@@ -60,6 +60,7 @@ int wf_words_open(struct wf_group *group, uint32_t most)
 
 	while (slots < 2 * most)
 		slots *= 2;
+	words->room = most;
 	words->mask = slots - 1;
 	words->word = calloc(most, sizeof(*words->word));
 	words->table = calloc(slots, sizeof(*words->table));
@@ -70,6 +71,12 @@ void wf_words_close(struct wf_group *group)
 {
 	free(group->words.word);
 	free(group->words.table);
+}
+
+uint64_t wf_words_bytes(const struct wf_group *group)
+{
+	return (uint64_t)group->words.room * sizeof(*group->words.word) +
+	       ((uint64_t)group->words.mask + 1) * sizeof(*group->words.table);
 }
 
 static uint32_t hash(const struct wf_words *words, const _Atomic uint64_t *at)

@@ -33,7 +33,7 @@ struct wf_op_words {
 struct wf_words {
 	uint32_t count; /* different ones; 0: nothing waits */
 	uint32_t next;  /* the one to look at first */
-	uint32_t mask;
+	uint32_t room, mask;
 	uint64_t order;
 	uint64_t moved_ns;       /* when one last changed, or something began to wait */
 	struct wf_watched *word; /* the first count of them */
@@ -42,6 +42,7 @@ struct wf_words {
 
 int wf_words_open(struct wf_group *group, uint32_t most); /* most: operations that may wait at once */
 void wf_words_close(struct wf_group *group);
+uint64_t wf_words_bytes(const struct wf_group *group);
 
 /* On the caller's thread. */
 int wf_words_check(const struct weft_op *op);
