@@ -138,7 +138,7 @@ static void a_scatter_to_two_peers(void **state)
 	struct weft_op op = { .size = sizeof(op),
 			      .notify = WEFT_NOTIFY_FENCED,
 			      .start_word = &start_word,
-			      .start_value = 2,
+			      .start_value = load(&start_word) + 1,
 			      .end_word = &end_word,
 			      .end_value = 2,
 			      .notify_word = remote,
@@ -154,7 +154,7 @@ static void a_scatter_to_two_peers(void **state)
 	turns(100);
 	assert_int_equal(load(&end_word), 0);
 	pattern_fill(here.memory, 100, 3, 0);
-	store(&start_word, 2);
+	store(&start_word, op.start_value);
 	sims_event(all, 3, there.queue, WEFT_EVENT_NOTIFY, &event);
 	weft_event_release(&event);
 	assert_int_equal(load(there.memory + 4096), 77);
