@@ -236,6 +236,8 @@ static void a_word_that_jumps(void **state)
 	store(&start_word, 0);
 	submit_many(the_word, anywhere);
 	step(0);
+	for (uint32_t bit = 62; bit > 30; bit -= 4) /* ever further back, which reaches the far side first */
+		step((UINT64_C(1) << 63) + (UINT64_C(1) << bit));
 	for (uint32_t i = 0; i < 40; i++)
 		step(random_next(&seed) >> i % 60);
 	step(1); /* from here twice around */
