@@ -104,6 +104,7 @@ static int measure_all(const char *only, uint32_t workers, double settle, double
 	const struct row rows[] = { { "tcp, 1 rail", "tcp", "127.0.0.1", workers },
 				    { "tcp, 4 rails", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", workers },
 				    { "tcp, 32 rails", "tcp", loopbacks(32), workers },
+				    { "local", "local", NULL, workers },
 				    { "shm", "shm", NULL, workers },
 				    { "simulated p5, 32 rails", "simfab", NULL, workers },
 				    { "simulated p5, 8 workers", "simfab", NULL, 8 } };

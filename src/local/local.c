@@ -8,6 +8,7 @@
 #include "local/internal.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -307,11 +308,14 @@ int wf_local_wait_fd(const struct wf_local *local)
 
 int wf_local_try_wait(struct wf_local *local)
 {
+	struct pollfd letters = { .fd = local->epoll, .events = POLLIN };
+
 	if (local->jobs || local->ends || local->died)
 		return -EAGAIN;
 	local->slept = true;
 	/* Pairs with wf_line_ring(): we see the record, or its writer sees that we sleep. */
 	atomic_store(&local->memory.board->asleep, 1);
 	atomic_thread_fence(memory_order_seq_cst);
-	return wf_guests_any(local) ? -EAGAIN : 0;
+	/* What was announced once and read in part is not announced again. */
+	return wf_guests_any(local) || poll(&letters, 1, 0) == 1 ? -EAGAIN : 0;
 }

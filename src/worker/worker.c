@@ -102,17 +102,25 @@ static uint64_t within(uint64_t value, uint64_t least, uint64_t most)
 	return value < least ? least : value > most ? most : value;
 }
 
-/* How long to nap at most, given how long nothing has happened. Even with descriptors to wake us the naps stay short at
- * first: a provider may have read only a part of what its descriptor announced, and will not announce the rest. */
+/* Even with descriptors to wake us the naps stay short at first: a provider may have read only a part of what its descriptor
+ * announced, and will not announce the rest. */
+static uint64_t nap_by_descriptors(const struct wf_worker *worker, uint64_t quiet)
+{
+	bool sleeper = worker->now_ns - worker->news_ns > SLEEPER_NS;
+	uint64_t part = sleeper ? quiet / 2 : quiet / 16;
+
+	if (quiet > DEEP_SLEEP_NS || (sleeper && worker->descriptors_tell_all))
+		return SLEEP_LAST_NS;
+	return part > NAP_FIRST_NS ? part : NAP_FIRST_NS;
+}
+
+/* How long to nap at most, given how long nothing has happened. */
 static uint64_t nap_limit(struct wf_worker *worker)
 {
 	uint64_t quiet = worker->now_ns - worker->idle_ns;
 
-	if (worker->ops->can_sleep(worker->context)) {
-		uint64_t part = worker->now_ns - worker->news_ns > SLEEPER_NS ? quiet / 2 : quiet / 16;
-
-		return quiet > DEEP_SLEEP_NS ? SLEEP_LAST_NS : part > NAP_FIRST_NS ? part : NAP_FIRST_NS;
-	}
+	if (worker->ops->can_sleep(worker->context))
+		return nap_by_descriptors(worker, quiet);
 	if (worker->ops->in_flight(worker->context))
 		return NAP_BUSY_NS;
 	if (quiet > NAP_DEEP_NS)

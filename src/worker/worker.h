@@ -51,6 +51,8 @@ struct wf_worker {
 	/* The layer above sets it in a turn: something that no descriptor tells of is waited for, and this is how long the worker may
 	 * nap. 0: not at all; WF_NEVER: there is no such thing. */
 	uint64_t nap_most_ns;
+	/* The layer above sets it: can_sleep() knows of whatever a descriptor has announced and was not read. */
+	bool descriptors_tell_all;
 	struct wf_timers timers;
 	struct wf_ring inbox;
 	struct wf_mpsc told; /* by other workers, for the turn to take */

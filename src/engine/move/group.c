@@ -220,6 +220,9 @@ static int on_start(void *context)
 			wf_seat_close(&group->seat[i]);
 		return error;
 	}
+	group->worker.descriptors_tell_all = true;
+	for (uint32_t i = 0; i < group->seats; i++)
+		group->worker.descriptors_tell_all &= group->seat[i].limits.local;
 	wf_housekeeping_start(group);
 	return 0;
 }

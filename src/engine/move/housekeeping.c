@@ -180,6 +180,13 @@ static void look_for_strangers(struct wf_group *group, uint64_t now_ns)
 		       "this process has no descriptor left: new peers cannot connect; see 'ulimit -n'");
 }
 
+/* Local rails have nothing to look after while they carry nothing. */
+static bool is_at_rest(const struct wf_group *group)
+{
+	return group->worker.descriptors_tell_all && !group->on_nic && wf_list_empty(&group->runnable) &&
+	       wf_list_empty(&group->stopping);
+}
+
 static uint64_t housekeeping_ns(const struct wf_group *group)
 {
 	uint64_t quarter = group->engine->settings.rail_limit_ns / 4;
@@ -190,7 +197,7 @@ static uint64_t housekeeping_ns(const struct wf_group *group)
 static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 {
 	struct wf_group *group = wf_container(timer, struct wf_group, housekeeping);
-	uint64_t elapsed = now_ns - group->kept_ns;
+	uint64_t elapsed = now_ns - group->kept_ns, next_ns;
 
 	if (elapsed > 2 * housekeeping_ns(group))
 		group->resumed_ns = now_ns;
@@ -220,8 +227,10 @@ static void housekeeping(struct wf_timer *timer, uint64_t now_ns)
 			wf_lane_hand_over(lane);
 	}
 	wf_part_check_stopping(group, now_ns);
-	wf_timer_set(&group->worker.timers, timer,
-		     now_ns + (wf_list_empty(&group->stopping) ? housekeeping_ns(group) : STOPPING_CHECK_NS));
+	next_ns = is_at_rest(group) ? group->engine->settings.heartbeat_ns : housekeeping_ns(group);
+	if (!wf_list_empty(&group->stopping))
+		next_ns = STOPPING_CHECK_NS;
+	wf_timer_set(&group->worker.timers, timer, now_ns + next_ns);
 }
 
 void wf_housekeeping_start(struct wf_group *group)
