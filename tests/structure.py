@@ -15,8 +15,8 @@ import unittest
 SOURCE, BUILD, CC = sys.argv[1:4]
 CXX = sys.argv[4] if len(sys.argv) > 4 else None
 
-# A file may include from its own layer and from those below it. topo, mem and local stand side by side.
-LAYERS = [["base"], ["wire"], ["local", "mem", "topo"], ["rail"], ["worker"], ["engine"], ["api"]]
+# A file may include from its own layer and from those below it. device and wire stand side by side, and local and topo.
+LAYERS = [["base"], ["device", "wire"], ["local", "topo"], ["rail"], ["worker"], ["engine"], ["api"]]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
