@@ -208,7 +208,7 @@ int weft_region_register_near(weft_engine *engine, void *base, uint64_t bytes, u
 		return -EINVAL;
 	if (access & ~(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ | WEFT_NEAR_REQUIRED))
 		return -EOPNOTSUPP;
-	groups = engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1;
+	groups = 0; /* as the memory says */
 	if (near) {
 		group = wf_layout_group_near(&engine->layout, near);
 		if (group == -EINVAL)

@@ -29,6 +29,11 @@ static int failed(struct wf_copier *copier, cu_result result)
 	return wf_cuda_errno(result);
 }
 
+static int enter(struct wf_copier *copier)
+{
+	return failed(copier, copier->card->devices->cuda.context_push(copier->card->context));
+}
+
 const char *wf_copier_error(const struct wf_copier *copier)
 {
 	return wf_cuda_name(copier->card->devices, copier->failed);
@@ -107,7 +112,7 @@ void wf_copier_give(struct wf_copier *copier, int flight)
 
 int wf_copier_copy(struct wf_copier *copier, void *to, const void *from, uint64_t bytes)
 {
-	int error = wf_card_enter(copier->card);
+	int error = enter(copier);
 
 	if (error)
 		return error;
@@ -182,7 +187,7 @@ static cu_result launch(struct wf_copier *copier, int flight, const struct wf_de
 
 int wf_copier_pages(struct wf_copier *copier, int flight, const struct wf_device_pages *pages)
 {
-	int error = wf_card_enter(copier->card);
+	int error = enter(copier);
 	bool listed = copier->lists && !pages->by_copies && pages->count <= WF_DEVICE_LISTED;
 
 	if (error)
@@ -197,7 +202,7 @@ int wf_copier_pages(struct wf_copier *copier, int flight, const struct wf_device
 
 int wf_copier_launch(struct wf_copier *copier, int flight)
 {
-	int error = wf_card_enter(copier->card);
+	int error = enter(copier);
 
 	if (error)
 		return error;
@@ -208,7 +213,7 @@ int wf_copier_launch(struct wf_copier *copier, int flight)
 
 int wf_copier_look(struct wf_copier *copier, int flight)
 {
-	int error = wf_card_enter(copier->card);
+	int error = enter(copier);
 
 	if (error)
 		return error;
@@ -218,6 +223,11 @@ int wf_copier_look(struct wf_copier *copier, int flight)
 }
 
 /* ---- chunks ---- */
+
+bool wf_card_has_chunks(const struct wf_card *card)
+{
+	return card->chunks;
+}
 
 void *wf_card_chunk_take(struct wf_card *card)
 {

@@ -131,9 +131,10 @@ struct wf_card {
 	char pci[20];
 	uint32_t processors;
 	bool needs_flush, dmabuf;
-	cu_module module;     /* NULL: it does not load; pages are copied one by one */
-	cu_function pages[3]; /* by 16, 4 and 1 bytes */
-	char *chunks;         /* pinned; NULL: there was no memory */
+	cu_module module;      /* NULL: it does not load; pages are copied one by one */
+	cu_function pages[3];  /* by 16, 4 and 1 bytes */
+	_Atomic int abandoned; /* copies of it do not end: it is left as it is */
+	char *chunks;          /* pinned; NULL: there was no memory */
 	_Atomic uint32_t
 	    chunks_taken; /* bit i: chunk i is in use. Acquire and release: who takes it sees what was done before */
 };

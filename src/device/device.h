@@ -79,6 +79,8 @@ bool wf_device_memory_same(const struct wf_device_memory *memory);
 const char *wf_card_pci(const struct wf_card *card); /* "0000:53:00.0" */
 const uint8_t *wf_card_uuid(const struct wf_card *card);
 int wf_card_ordinal(const struct wf_card *card); /* the driver's number for it in this process */
+/* Copies of it do not end: what they use is never freed, and the card not released. Any thread. */
+void wf_card_abandon(struct wf_card *card);
 /* Makes what a NIC wrote visible to the card's kernels, where the card needs that: call it when writes have landed. 0 or -EIO. */
 int wf_card_flush(struct wf_card *card);
 
@@ -137,6 +139,7 @@ int wf_copier_launch(struct wf_copier *copier, int flight);  /* all copies since
 int wf_copier_look(struct wf_copier *copier, int flight);    /* 0: over; -EAGAIN: not yet; or it has failed */
 const char *wf_copier_error(const struct wf_copier *copier); /* the driver's name for what failed last */
 /* Pinned memory of the card's, WF_DEVICE_CHUNK long. NULL: all are in use. Any thread. */
+bool wf_card_has_chunks(const struct wf_card *card); /* false: there was no memory to pin */
 void *wf_card_chunk_take(struct wf_card *card);
 void wf_card_chunk_give(struct wf_card *card, void *chunk);
 #endif

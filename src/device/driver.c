@@ -54,6 +54,10 @@ static void free_card(struct wf_card *card)
 {
 	const struct wf_cuda *cuda = &card->devices->cuda;
 
+	if (atomic_load(&card->abandoned)) {
+		free(card);
+		return;
+	}
 	if (!wf_card_enter(card)) {
 		if (card->module)
 			cuda->module_unload(card->module);
@@ -238,6 +242,11 @@ const uint8_t *wf_card_uuid(const struct wf_card *card)
 int wf_card_ordinal(const struct wf_card *card)
 {
 	return card->ordinal;
+}
+
+void wf_card_abandon(struct wf_card *card)
+{
+	atomic_store(&card->abandoned, 1);
 }
 
 int wf_card_flush(struct wf_card *card)

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#define RANGES     64   /* in one call of the kernel */
-#define LIST_PAGES 4096 /* of a list, in one call */
-#define PAGE_COST  32   /* what a page of a list costs besides its bytes, in bytes */
+#define RANGES     WF_RANGES /* in one call of the kernel */
+#define LIST_PAGES 4096      /* of a list, in one call */
+#define PAGE_COST  32        /* what a page of a list costs besides its bytes, in bytes */
 
 static struct wf_job *job_at(struct wf_local *local, uint32_t i)
 {
@@ -21,7 +21,7 @@ static struct wf_job *job_at(struct wf_local *local, uint32_t i)
 
 /* ---- ends ---- */
 
-static void tell_end(struct wf_local *local, void *context, int status)
+void wf_copies_tell_end(struct wf_local *local, void *context, int status)
 {
 	if (context)
 		local->end[(local->end_first + local->ends++) % WF_LOCAL_OPS] =
@@ -30,7 +30,7 @@ static void tell_end(struct wf_local *local, void *context, int status)
 
 static void take_first(struct wf_local *local)
 {
-	job_at(local, 0)->opened->jobs--;
+	wf_opened_used(job_at(local, 0)->opened);
 	local->job_first++;
 	local->jobs--;
 }
@@ -53,7 +53,7 @@ static void fail_first(struct wf_local *local, int status)
 		context = job_at(local, 0)->context;
 		take_first(local);
 	} while (!context && local->jobs);
-	tell_end(local, context, status);
+	wf_copies_tell_end(local, context, status);
 }
 
 void wf_copies_fail(struct wf_local *local, const struct wf_line *line, int status)
@@ -66,7 +66,7 @@ void wf_copies_fail(struct wf_local *local, const struct wf_line *line, int stat
 			continue;
 		}
 		if (line)
-			tell_end(local, job->context, status);
+			wf_copies_tell_end(local, job->context, status);
 		else
 			local->posted -= job->context != NULL;
 		take_first(local);
@@ -89,7 +89,7 @@ static bool end_first(struct wf_local *local)
 	}
 	if (job->has_immediate)
 		wf_line_ring(line);
-	tell_end(local, job->context, 0);
+	wf_copies_tell_end(local, job->context, 0);
 	take_first(local);
 	return true;
 }
@@ -242,6 +242,17 @@ static int64_t copy(const struct call *call)
 	return copied;
 }
 
+int64_t wf_copies_now(struct wf_line *line, struct wf_opened *opened, const struct wf_far_ranges *ranges)
+{
+	struct call call = {
+		.line = line, .opened = opened, .read = ranges->read, .count = ranges->count, .bytes = ranges->bytes
+	};
+
+	memcpy(call.near, ranges->near, ranges->count * sizeof(call.near[0]));
+	memcpy(call.far, ranges->far, ranges->count * sizeof(call.far[0]));
+	return copy(&call);
+}
+
 /* The same for a list, whose job has a context. */
 static void account_list(struct wf_local *local, const struct call *call, uint64_t copied)
 {
@@ -322,6 +333,8 @@ WF_HOT void wf_local_go(struct wf_local *local)
 		used = make_call(local, budget);
 		budget -= used < budget ? used : budget;
 	}
+	if (__builtin_expect(local->cargoes != 0, 0))
+		wf_cargo_go(local);
 }
 
 uint64_t wf_local_mapped_bytes(const struct wf_local *local)
@@ -342,6 +355,9 @@ WF_HOT int wf_local_begin(struct wf_local *local, const struct wf_local_run *run
 	error = wf_line_ready(line);
 	if (!error)
 		error = wf_opened_find(line, run->key, &local->begun_at);
+	/* The descriptor said that it is the CPU's memory, its owner that it is a card's: one of them is wrong. */
+	if (!error && local->begun_at->card && !run->cards)
+		error = -EKEYREJECTED;
 	if (!error)
 		local->begun = line;
 	return error;
@@ -363,6 +379,8 @@ WF_HOT int wf_local_post(struct wf_local *local, const struct wf_local_run *run,
 		return -EACCES;
 	if (!run->list && (offset > opened->bytes || copy->bytes > opened->bytes - offset))
 		return -ERANGE;
+	if (__builtin_expect(run->cards, 0) && (run->near || opened->card))
+		return wf_cargo_post(local, run, copy);
 	*job_at(local, local->jobs++) = (struct wf_job){ .line = local->begun,
 							 .opened = local->begun_at,
 							 .context = copy->context,

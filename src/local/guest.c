@@ -129,15 +129,15 @@ static int greeted(struct wf_guest *guest, int fd)
 }
 
 /* An answer that finds no room is lost, and asked for again. */
-static int asked(struct wf_guest *guest, uint64_t key)
+static int asked(struct wf_guest *guest, const struct wf_letter *question)
 {
 	struct wf_letter answer;
-	int fd = wf_local_memory_answer(&guest->local->memory, key, &answer), error;
+	int fd = wf_local_memory_answer(&guest->local->memory, question->key, question->part, &answer), error;
 
 	error = wf_letter_send(guest->socket, &answer, fd);
 	if (fd >= 0)
 		close(fd);
-	if (answer.status && ++guest->wrong > WRONG_KEYS)
+	if (answer.status == -EKEYREJECTED && ++guest->wrong > WRONG_KEYS)
 		return -EACCES;
 	return error == -EAGAIN ? 0 : error;
 }
@@ -158,7 +158,7 @@ void wf_guest_readable(struct wf_guest *guest)
 		else if (!guest->pipe.shared)
 			error = -EPROTO;
 		else if (letter.kind == WF_LETTER_OPEN)
-			error = asked(guest, letter.key);
+			error = asked(guest, &letter);
 		else if (letter.kind != WF_LETTER_RING)
 			error = -EPROTO;
 		if (fd >= 0)
@@ -268,9 +268,14 @@ void wf_guests_sweep(struct wf_local *local)
 static bool is_copying(const struct wf_guest *guest, uint32_t slot)
 {
 	struct pollfd ended = { .fd = guest->socket, .events = POLLRDHUP };
+	bool any;
 
-	return guest->pipe.shared && atomic_load(&guest->pipe.shared->copying) == (uint64_t)slot + 1 &&
-	       poll(&ended, 1, 0) <= 0;
+	if (!guest->pipe.shared)
+		return false;
+	any = atomic_load(&guest->pipe.shared->copying) == (uint64_t)slot + 1;
+	for (uint32_t i = 0; i < WF_PIPE_HOLDS; i++)
+		any |= atomic_load(&guest->pipe.shared->holding[i]) == (uint64_t)slot + 1;
+	return any && poll(&ended, 1, 0) <= 0;
 }
 
 static bool any_copies(struct wf_local *local, uint32_t slot, bool give_up)

@@ -2,16 +2,20 @@
 #ifndef WF_LOCAL_INTERNAL_H
 #define WF_LOCAL_INTERNAL_H
 
+#include "base/list.h"
 #include "local/local.h"
 #include "local/pipe.h"
 
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 
 #define WF_SLICE_BYTES (256u << 10) /* copied per turn: some ten microseconds */
 #define WF_JOBS        4096u        /* a power of two: an operation of several ranges has several */
 #define WF_BUCKETS     64u
+#define WF_COPIERS     16u /* cards that a rail copies with */
+#define WF_FLIGHTS     32u /* copies that cards make at a time */
 
 /* What the owner of a key has told us. */
 struct wf_opened {
@@ -19,11 +23,15 @@ struct wf_opened {
 	uint64_t key, base, bytes, life;
 	uint32_t slot, access;
 	int status;        /* 0; -EINPROGRESS: asked; else refused */
-	uint32_t jobs;     /* that use it */
+	uint32_t jobs;     /* that use it, cargoes included */
 	uint64_t asked_ns; /* when */
 	char *at;          /* where base is mapped here; NULL: the kernel copies */
 	void *mapped;      /* the file */
 	size_t mapped_bytes;
+	struct wf_device_offer *offer; /* a card's memory: the parts that have come; NULL: all have, or it is not one */
+	struct wf_device_opened *device; /* NULL: the CPU's memory, or not all parts have come */
+	struct wf_card *card;            /* whose it is, once it is open; NULL: the CPU's */
+	bool orphan;                     /* its line has broken: the last job frees it */
 };
 
 enum wf_line_state { WF_LINE_CLOSED, WF_LINE_GREETING, WF_LINE_UP };
@@ -40,6 +48,7 @@ struct wf_line {
 	pid_t pid;             /* in our namespace; 0: not known */
 	int copies;            /* 0: the kernel lets us copy; else why not */
 	struct wf_share share; /* the pipe's memory */
+	uint32_t held;         /* bit i: pipe.shared->holding[i] is in use */
 	struct wf_pipe_writer pipe;
 	const struct wf_board *board;
 	struct wf_opened *bucket[WF_BUCKETS];
@@ -67,6 +76,37 @@ struct wf_job {
 	uint64_t page;                   /* … and this is the next */
 	uint32_t immediate;
 	bool has_immediate, read;
+};
+
+/* An operation with a card's memory at one end or at both, made by the card in one flight or more. */
+struct wf_cargo {
+	struct wf_link
+	    link; /* local->waiting while there is something to launch, local->landed while its end finds no room */
+	struct wf_line *line; /* NULL: it has broken, or the operation was taken back */
+	struct wf_opened *opened;
+	void *context;        /* NULL: nobody waits for its end */
+	struct wf_card *card; /* of our memory; NULL: it is the CPU's */
+	bool used, foreign;
+	bool read, has_immediate;
+	uint32_t immediate, flights;
+	int status; /* the first failure */
+	char *near;
+	uint64_t far, left;
+	const struct wf_page_list *list; /* as in struct wf_job */
+	uint64_t page;
+};
+
+/* A copy that a card makes, of a part of a cargo. */
+struct wf_flight {
+	struct wf_cargo *cargo; /* NULL: free */
+	struct wf_copier *copier;
+	struct wf_card *card; /* the copier's */
+	int number;           /* in the copier */
+	int hold;             /* in the line's pipe; -1: none */
+	char *chunk;          /* pinned memory on the way between a card and the CPU's memory; NULL: none */
+	bool to_far, to_near; /* it has landed in the chunk: the CPU brings it on */
+	char *near;
+	uint64_t far, bytes, page;
 };
 
 struct wf_posted_receive {
@@ -100,6 +140,20 @@ struct wf_local {
 	struct wf_job job[WF_JOBS];
 	uint32_t jobs, job_first;
 	uint32_t posted; /* operations whose end was not read */
+
+	/* What cards copy (cargo.c). The copiers' list has a lock: who registers memory makes one ready. */
+	struct wf_devices *devices; /* NULL: cards are left alone */
+	pthread_mutex_t copiers_lock;
+	struct {
+		struct wf_card *card;
+		struct wf_copier *copier;
+	} copier[WF_COPIERS];
+	struct wf_cargo *cargo; /* as many as operations; made for the first */
+	struct wf_flight *flight;
+	uint32_t cargoes, flights;
+	struct wf_link waiting, landed;
+	bool stuck;      /* a card had not ended its copies in time when they were taken back */
+	const char *why; /* a card could not copy: the driver's word */
 	uint64_t mapped_bytes;
 	struct wf_local_end end[WF_LOCAL_OPS];
 	uint32_t ends, end_first;
@@ -141,4 +195,26 @@ bool wf_guests_await(struct wf_local *local, uint32_t slot); /* none copies ther
 
 /* copy.c */
 void wf_copies_fail(struct wf_local *local, const struct wf_line *line, int status); /* NULL: of all lines, untold */
+void wf_copies_tell_end(struct wf_local *local, void *context, int status);
+/* Now, by the CPU, between memory of ours and the far memory, of the CPU both: as many bytes, or a negative errno. near and far have
+ * the same lengths, WF_RANGES at most. */
+#define WF_RANGES 64u
+struct wf_far_ranges {
+	bool read;
+	uint32_t count;
+	uint64_t bytes;
+	struct iovec near[WF_RANGES], far[WF_RANGES];
+};
+int64_t wf_copies_now(struct wf_line *line, struct wf_opened *opened, const struct wf_far_ranges *ranges);
+
+/* opened.c */
+void wf_opened_used(struct wf_opened *opened); /* by one job less */
+
+/* cargo.c */
+int wf_cargo_post(struct wf_local *local, const struct wf_local_run *run, const struct wf_local_copy *copy);
+void wf_cargo_go(struct wf_local *local);
+void wf_cargo_fail(struct wf_local *local, const struct wf_line *line); /* NULL: all are taken back, untold */
+/* Waits until what was taken back is over, a bounded time. False: a card is stuck. */
+bool wf_cargo_settle(struct wf_local *local, uint64_t limit_ns);
+void wf_cargo_close(struct wf_local *local);
 #endif

@@ -33,9 +33,9 @@ int wf_letter_send(int socket, struct wf_letter *letter, int fd)
 	return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
 }
 
-static bool brings(uint16_t kind, uint64_t file_bytes, int fd_count)
+static bool brings(const struct wf_letter *letter, int fd_count)
 {
-	switch (kind) {
+	switch (letter->kind) {
 	case WF_LETTER_HELLO:
 	case WF_LETTER_WELCOME:
 		return fd_count == 1;
@@ -43,16 +43,27 @@ static bool brings(uint16_t kind, uint64_t file_bytes, int fd_count)
 	case WF_LETTER_RING:
 		return fd_count == 0;
 	case WF_LETTER_OPENED:
-		return fd_count == (file_bytes ? 1 : 0);
+		return fd_count == (letter->file_bytes || letter->way == WF_WAY_FILE ? 1 : 0);
 	default:
 		return false;
 	}
 }
 
+/* One part of a card's memory; whether all of them are as long as the region shows when they are there (wf_device_open()). */
+static bool is_part(const struct wf_letter *letter)
+{
+	if (!letter->parts)
+		return letter->way == WF_WAY_NONE && !letter->part;
+	return letter->parts <= WF_DEVICE_PARTS && letter->part < letter->parts && !letter->file_bytes &&
+	       letter->part_bytes &&
+	       (letter->way == WF_WAY_FILE || (letter->way == WF_WAY_IPC && letter->parts == 1)) &&
+	       (letter->part || letter->offset < letter->part_bytes);
+}
+
 /* A region lies within the address space, and within its file if it has one. */
 static bool is_region(const struct wf_letter *letter)
 {
-	if (!letter->bytes || letter->base > UINT64_MAX - letter->bytes || !letter->life)
+	if (!letter->bytes || letter->base > UINT64_MAX - letter->bytes || !letter->life || !is_part(letter))
 		return false;
 	return !letter->file_bytes ||
 	       (letter->offset <= letter->file_bytes && letter->bytes <= letter->file_bytes - letter->offset);
@@ -61,12 +72,13 @@ static bool is_region(const struct wf_letter *letter)
 bool wf_letter_check(const struct wf_letter *letter, size_t bytes, int fd_count)
 {
 	if (bytes != sizeof(*letter) || letter->magic != WF_LETTER_MAGIC || letter->version != WF_LETTER_VERSION ||
-	    !brings(letter->kind, letter->file_bytes, fd_count))
+	    !brings(letter, fd_count))
 		return false;
 	if (letter->kind != WF_LETTER_OPENED)
 		return true;
-	return letter->status ? letter->status < 0 && letter->status >= -4095 && !letter->file_bytes
-			      : is_region(letter);
+	return letter->status
+		   ? letter->status < 0 && letter->status >= -4095 && !letter->file_bytes && letter->way == WF_WAY_NONE
+		   : is_region(letter);
 }
 
 static int take_fds(struct msghdr *message, int fds[FDS_SEEN])

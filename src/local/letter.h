@@ -6,6 +6,8 @@
 #ifndef WF_LOCAL_LETTER_H
 #define WF_LOCAL_LETTER_H
 
+#include "device/device.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,13 +15,13 @@
 enum wf_letter_kind {
 	WF_LETTER_HELLO = 1, /* brings the memory of the sender's pipe */
 	WF_LETTER_WELCOME,   /* brings the board; base and proof: where and what the caller may read */
-	WF_LETTER_OPEN,      /* key: asks for a region */
-	WF_LETTER_OPENED,    /* key and status; on success the region, and its memfd if it has one */
-	WF_LETTER_RING,      /* wakes a reader that sleeps, and says no more */
+	WF_LETTER_OPEN,      /* key: asks for a region, or for the part-th allocation of a card's */
+	WF_LETTER_OPENED, /* key and status; on success the region, and its memfd if it has one, or a part of a card's memory */
+	WF_LETTER_RING, /* wakes a reader that sleeps, and says no more */
 };
 
 #define WF_LETTER_MAGIC   0x77656674u
-#define WF_LETTER_VERSION 1
+#define WF_LETTER_VERSION 2
 
 /* Both sides run on one machine, so it travels in the machine's own byte order. */
 struct wf_letter {
@@ -32,8 +34,13 @@ struct wf_letter {
 	uint64_t life;        /* of the region's slot */
 	uint32_t slot, access;
 	int32_t status; /* 0 or a negative errno */
-	uint32_t reserved;
+	uint32_t part;
 	uint64_t proof[2];
+	/* of a region in a card's memory; offset is of base in its first part */
+	uint32_t parts; /* 0: the CPU's memory */
+	uint32_t way;   /* enum wf_device_way; FILE brings a descriptor */
+	uint64_t part_bytes;
+	uint8_t uuid[WF_DEVICE_UUID], handle[WF_DEVICE_HANDLE];
 };
 
 /* Fills in magic and version; fd goes with it unless it is -1. Returns 0, -EAGAIN if the socket has no room, or another negative errno. */

@@ -129,6 +129,9 @@ void wf_line_break(struct wf_line *line, const char *why)
 		return;
 	line->state = WF_LINE_CLOSED;
 	wf_copies_fail(local, line, -ECONNRESET);
+	if (local->cargoes)
+		wf_cargo_fail(local, line);
+	line->held = 0;
 	wf_opened_forget(line);
 	if (local->begun == line)
 		local->begun = NULL;

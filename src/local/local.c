@@ -15,7 +15,10 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define BACKLOG    128
+#define BACKLOG 128
+#define SETTLE_NS                                                                                                      \
+	(50 * WF_MS) /* most that a worker waits for cards whose copies are taken back: they take microseconds */
+#define CLOSE_NS   WF_S
 #define LOOK_TURNS 64 /* most turns between two looks at the descriptors: a system call each */
 #define EVENTS     32
 
@@ -139,6 +142,9 @@ int wf_local_open(uint32_t receives, const struct wf_log *log, struct wf_local *
 	local->log = log;
 	local->epoll = local->listener = local->memory.share.fd = -1;
 	pthread_mutex_init(&local->guests_lock, NULL);
+	pthread_mutex_init(&local->copiers_lock, NULL);
+	wf_list_init(&local->waiting);
+	wf_list_init(&local->landed);
 	error = prepare(local, receives);
 	if (error) {
 		wf_local_close(local);
@@ -148,9 +154,18 @@ int wf_local_open(uint32_t receives, const struct wf_log *log, struct wf_local *
 	return 0;
 }
 
-void wf_local_take_back(struct wf_local *local, int end)
+void wf_local_use_devices(struct wf_local *local, struct wf_devices *devices)
 {
+	local->devices = devices;
+}
+
+bool wf_local_take_back(struct wf_local *local, int end)
+{
+	bool over;
+
 	wf_copies_fail(local, NULL, 0);
+	wf_cargo_fail(local, NULL);
+	over = wf_cargo_settle(local, SETTLE_NS);
 	for (uint32_t i = 0; i < local->line_room; i++) {
 		struct wf_line *line = local->line[i];
 
@@ -160,12 +175,13 @@ void wf_local_take_back(struct wf_local *local, int end)
 		if (!line->users[0] && !line->users[1])
 			wf_line_free(line);
 	}
+	return over;
 }
 
 void wf_local_leave(struct wf_local *local)
 {
 	for (int end = 0; end < WF_LOCAL_ENDS; end++)
-		wf_local_take_back(local, end);
+		(void)wf_local_take_back(local, end);
 	while (local->guests)
 		wf_guest_leave(local->guest[local->guests - 1]);
 	if (local->listener >= 0)
@@ -180,11 +196,14 @@ void wf_local_close(struct wf_local *local)
 	if (!local)
 		return;
 	wf_local_leave(local);
+	wf_cargo_settle(local, CLOSE_NS);
+	wf_cargo_close(local);
 	if (local->memory.region)
 		wf_local_memory_close(&local->memory);
 	if (local->epoll >= 0)
 		close(local->epoll);
 	pthread_mutex_destroy(&local->guests_lock);
+	pthread_mutex_destroy(&local->copiers_lock);
 	free(local->line);
 	free(local->guest);
 	free(local->receive);
@@ -197,6 +216,12 @@ int wf_local_register(struct wf_local *local, void *base, uint64_t bytes, uint32
 		      const struct wf_local_file *file, uint64_t *ret_key)
 {
 	return wf_local_memory_add(&local->memory, base, bytes, access, file, ret_key);
+}
+
+int wf_local_register_device(struct wf_local *local, const struct wf_device_memory *device, uint32_t access,
+			     uint64_t *ret_key)
+{
+	return wf_local_memory_add_device(&local->memory, device, access, ret_key);
 }
 
 bool wf_local_unregister(struct wf_local *local, uint64_t key)
@@ -288,7 +313,7 @@ WF_HOT int wf_local_poll(struct wf_local *local, struct wf_local_end *ends, int 
 	count = wf_guests_read(local, ends, max);
 	if (__builtin_expect(local->died != 0, 0))
 		count += tell_died(local, ends + count, max - count);
-	if (local->jobs)
+	if (local->jobs || local->cargoes)
 		wf_local_go(local);
 	return local->ends ? count + tell_ends(local, ends + count, max - count) : count;
 }
@@ -310,7 +335,7 @@ int wf_local_try_wait(struct wf_local *local)
 {
 	struct pollfd letters = { .fd = local->epoll, .events = POLLIN };
 
-	if (local->jobs || local->ends || local->died)
+	if (local->jobs || local->ends || local->died || local->cargoes)
 		return -EAGAIN;
 	local->slept = true;
 	/* Pairs with wf_line_ring(): we see the record, or its writer sees that we sleep. */

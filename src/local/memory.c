@@ -73,29 +73,49 @@ static int duplicate(const struct wf_local_file *file, struct wf_local_file *ret
 	return ret_copy->fd < 0 ? -errno : 0;
 }
 
-int wf_local_memory_add(struct wf_local_memory *memory, void *base, uint64_t bytes, uint32_t access,
-			const struct wf_local_file *file, uint64_t *ret_key)
+/* All but its key is filled in. */
+static int add(struct wf_local_memory *memory, struct wf_local_region *region)
 {
-	struct wf_local_file copy;
-	uint64_t key;
 	uint32_t slot;
-	int error = wf_random(&key);
+	int error = wf_random(&region->key);
 
-	if (!error)
-		error = duplicate(file, &copy);
 	if (error)
 		return error;
 	pthread_mutex_lock(&memory->lock);
 	error = find_slot(memory, &slot);
 	if (!error) {
-		key = key >> SLOT_BITS << SLOT_BITS | slot;
-		memory->region[slot] = (struct wf_local_region){ key, (uintptr_t)base, bytes, access, copy };
+		region->key = region->key >> SLOT_BITS << SLOT_BITS | slot;
+		memory->region[slot] = *region;
 		atomic_store(&memory->board->life[slot], ++memory->lives);
 	}
 	pthread_mutex_unlock(&memory->lock);
-	if (error && copy.fd >= 0)
-		close(copy.fd);
-	*ret_key = key;
+	return error;
+}
+
+int wf_local_memory_add(struct wf_local_memory *memory, void *base, uint64_t bytes, uint32_t access,
+			const struct wf_local_file *file, uint64_t *ret_key)
+{
+	struct wf_local_region region = { .base = (uintptr_t)base, .bytes = bytes, .access = access };
+	int error = duplicate(file, &region.file);
+
+	if (error)
+		return error;
+	error = add(memory, &region);
+	if (error && region.file.fd >= 0)
+		close(region.file.fd);
+	*ret_key = region.key;
+	return error;
+}
+
+int wf_local_memory_add_device(struct wf_local_memory *memory, const struct wf_device_memory *device, uint32_t access,
+			       uint64_t *ret_key)
+{
+	struct wf_local_region region = {
+		.base = device->base, .bytes = device->bytes, .access = access, .file.fd = -1, .device = device
+	};
+	int error = add(memory, &region);
+
+	*ret_key = region.key;
 	return error;
 }
 
@@ -117,7 +137,26 @@ uint32_t wf_local_memory_end(struct wf_local_memory *memory, uint64_t key)
 	return slot;
 }
 
-int wf_local_memory_answer(struct wf_local_memory *memory, uint64_t key, struct wf_letter *ret_letter)
+/* Under the lock. What was freed since is nobody's to write: other memory may lie there now. */
+static int answer_part(const struct wf_device_memory *device, uint32_t part, struct wf_letter *letter)
+{
+	int fd = -1;
+
+	letter->status = part >= device->count            ? -EKEYREJECTED
+			 : !wf_device_memory_same(device) ? -ESTALE
+							  : wf_device_export(device, part, letter->handle, &fd);
+	if (letter->status)
+		return -1;
+	letter->part = part;
+	letter->parts = device->count;
+	letter->way = device->part[part].way;
+	letter->part_bytes = device->part[part].bytes;
+	letter->offset = device->base - device->part[0].base;
+	memcpy(letter->uuid, wf_card_uuid(device->card), sizeof(letter->uuid));
+	return fd;
+}
+
+int wf_local_memory_answer(struct wf_local_memory *memory, uint64_t key, uint32_t part, struct wf_letter *ret_letter)
 {
 	struct wf_letter letter = { .kind = WF_LETTER_OPENED, .key = key, .status = -EKEYREJECTED };
 	uint32_t slot = slot_of(key);
@@ -133,7 +172,9 @@ int wf_local_memory_answer(struct wf_local_memory *memory, uint64_t key, struct 
 		letter.access = region->access;
 		letter.slot = slot;
 		letter.life = atomic_load(&memory->board->life[slot]);
-		if (region->file.fd >= 0 && (fd = fcntl(region->file.fd, F_DUPFD_CLOEXEC, 0)) >= 0) {
+		if (region->device)
+			fd = answer_part(region->device, part, &letter);
+		else if (region->file.fd >= 0 && (fd = fcntl(region->file.fd, F_DUPFD_CLOEXEC, 0)) >= 0) {
 			letter.offset = region->file.offset;
 			letter.file_bytes = region->file.bytes;
 		}

@@ -32,7 +32,8 @@ struct wf_local_file {
 struct wf_local_region {
 	uint64_t key, base, bytes; /* bytes 0: the slot is free */
 	uint32_t access;
-	struct wf_local_file file; /* the descriptor is the region's own */
+	struct wf_local_file file;             /* the descriptor is the region's own */
+	const struct wf_device_memory *device; /* a card's, not ours; NULL: the CPU's */
 };
 
 struct wf_local_memory {
@@ -49,8 +50,11 @@ void wf_local_memory_close(struct wf_local_memory *memory);
 /* file may be NULL; its descriptor is duplicated. Returns 0, -ENOMEM or another negative errno. */
 int wf_local_memory_add(struct wf_local_memory *memory, void *base, uint64_t bytes, uint32_t access,
 			const struct wf_local_file *file, uint64_t *ret_key);
+/* The same for a card's memory, which stays until the region's life has ended. */
+int wf_local_memory_add_device(struct wf_local_memory *memory, const struct wf_device_memory *device, uint32_t access,
+			       uint64_t *ret_key);
 /* Ends the region's life. Writers may be in the middle of a copy still. Returns its slot. */
 uint32_t wf_local_memory_end(struct wf_local_memory *memory, uint64_t key);
 /* Fills in the answer to a question. Returns the descriptor to send with it, to be closed after that, or -1. */
-int wf_local_memory_answer(struct wf_local_memory *memory, uint64_t key, struct wf_letter *ret_letter);
+int wf_local_memory_answer(struct wf_local_memory *memory, uint64_t key, uint32_t part, struct wf_letter *ret_letter);
 #endif

@@ -1,13 +1,17 @@
 /*
  * Peers' memory that we may copy to and from: asked for by key when it is first used, kept until its life on the owner's board is
- * over. A file that comes with it is mapped. Runs on the worker that owns the rail.
+ * over. A file that comes with it is mapped. Of a card's memory its parts are asked for one by one, so that their descriptors do
+ * not fill the socket, and opened together by src/device/. Runs on the worker that owns the rail.
  */
 #include "base/time.h"
 #include "local/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define ASK_AGAIN_NS (50 * WF_MS) /* the owner's answer may have found no room */
 
@@ -16,11 +20,28 @@ static struct wf_opened **bucket_of(struct wf_line *line, uint64_t key)
 	return &line->bucket[key % WF_BUCKETS];
 }
 
+static void forget_offer(struct wf_opened *opened)
+{
+	for (uint32_t i = 0; opened->offer && i < opened->offer->count; i++)
+		if (opened->offer->part[i].fd >= 0)
+			close(opened->offer->part[i].fd);
+	free(opened->offer);
+	opened->offer = NULL;
+}
+
 static void release(struct wf_opened *opened)
 {
 	if (opened->mapped)
 		munmap(opened->mapped, opened->mapped_bytes);
+	forget_offer(opened);
+	wf_device_shut(opened->device);
 	free(opened);
+}
+
+void wf_opened_used(struct wf_opened *opened)
+{
+	if (!--opened->jobs && __builtin_expect(opened->orphan, 0))
+		release(opened);
 }
 
 static void drop(struct wf_line *line, struct wf_opened *opened)
@@ -32,12 +53,16 @@ static void drop(struct wf_line *line, struct wf_opened *opened)
 	*at = opened->next;
 	if (line->local->begun_at == opened)
 		line->local->begun_at = NULL;
-	release(opened);
+	opened->orphan = opened->jobs; /* a card copies there: the last one frees it */
+	if (!opened->orphan)
+		release(opened);
 }
 
 static int ask(struct wf_line *line, struct wf_opened *opened)
 {
-	struct wf_letter letter = { .kind = WF_LETTER_OPEN, .key = opened->key };
+	struct wf_letter letter = { .kind = WF_LETTER_OPEN,
+				    .key = opened->key,
+				    .part = opened->offer ? opened->offer->count : 0 };
 	int error = wf_letter_send(line->socket, &letter, -1);
 
 	line->local->slept = true; /* look for the answer soon */
@@ -71,6 +96,21 @@ static struct wf_opened *look_up(struct wf_line *line, uint64_t key)
 	return opened;
 }
 
+/* Of a card's memory that is being opened. */
+static int look_at_device(struct wf_opened *opened)
+{
+	void *at;
+	int error = wf_device_look(opened->device, &at, &opened->card);
+
+	if (error == -EINPROGRESS)
+		return -EAGAIN;
+	/* Whatever the reason is, no other way leads there. */
+	opened->status = error == -ENOMEM || !error ? error : -EOPNOTSUPP;
+	if (!error)
+		opened->at = at;
+	return 0;
+}
+
 int wf_opened_find(struct wf_line *line, uint64_t key, struct wf_opened **ret_opened)
 {
 	struct wf_opened *opened = look_up(line, key);
@@ -78,6 +118,8 @@ int wf_opened_find(struct wf_line *line, uint64_t key, struct wf_opened **ret_op
 
 	if (!opened)
 		return open_new(line, key);
+	if (__builtin_expect(opened->device != NULL, 0) && opened->status == -EINPROGRESS && look_at_device(opened))
+		return -EAGAIN;
 	if (!opened->status) {
 		*ret_opened = opened;
 		return 0;
@@ -101,22 +143,92 @@ static int map_file(struct wf_opened *opened, const struct wf_letter *letter, in
 	return 0;
 }
 
+/* Whether the letter goes on where the parts before it ended. */
+static bool continues(const struct wf_opened *opened, const struct wf_letter *letter)
+{
+	return letter->base == opened->base && letter->bytes == opened->bytes && letter->life == opened->life &&
+	       letter->slot == opened->slot && letter->access == opened->access &&
+	       letter->way == (uint32_t)opened->offer->way && letter->offset == opened->offer->offset &&
+	       !memcmp(letter->uuid, opened->offer->uuid, sizeof(letter->uuid));
+}
+
+static int begin_offer(struct wf_opened *opened, const struct wf_letter *letter)
+{
+	struct wf_device_offer *offer = calloc(1, sizeof(*offer));
+
+	if (!offer)
+		return -ENOMEM;
+	offer->way = (enum wf_device_way)letter->way;
+	offer->offset = letter->offset;
+	offer->bytes = letter->bytes;
+	memcpy(offer->uuid, letter->uuid, sizeof(offer->uuid));
+	opened->offer = offer;
+	return 0;
+}
+
+/* All parts are there. In our own process the driver opens nothing, and the owner's addresses are ours. */
+static int open_device(struct wf_line *line, struct wf_opened *opened)
+{
+	struct wf_device_offer *offer = opened->offer;
+	int error = line->pid == getpid() ? wf_device_open_here(line->local->devices, offer,
+								(void *)(uintptr_t)opened->base, &opened->device)
+					  : wf_device_open(line->local->devices, offer, &opened->device);
+
+	opened->offer = NULL; /* and its descriptors are not ours any more */
+	free(offer);
+	return error ? error : -EINPROGRESS;
+}
+
+/* Returns the status: -EINPROGRESS until it is open; 1: ask for the next part. */
+static int part_arrived(struct wf_line *line, struct wf_opened *opened, const struct wf_letter *letter, int fd)
+{
+	struct wf_device_offer *offer = opened->offer;
+	int error = 0, copy;
+
+	if (!line->local->devices)
+		return -EOPNOTSUPP;
+	if (opened->device || letter->part != (offer ? offer->count : 0))
+		return -EINPROGRESS; /* of a question that was asked twice */
+	if (offer ? !continues(opened, letter) : (error = begin_offer(opened, letter)) != 0)
+		return error ? error : -EPROTO;
+	copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+	if (fd >= 0 && copy < 0)
+		return -EOPNOTSUPP; /* the process has no descriptors left */
+	offer = opened->offer;
+	offer->part[offer->count].bytes = letter->part_bytes;
+	offer->part[offer->count].fd = copy;
+	memcpy(offer->part[offer->count++].handle, letter->handle, WF_DEVICE_HANDLE);
+	return offer->count == letter->parts ? open_device(line, opened) : 1;
+}
+
 void wf_opened_answered(struct wf_line *line, const struct wf_letter *letter, int fd)
 {
 	struct wf_opened *opened = look_up(line, letter->key);
 
 	if (!opened || opened->status != -EINPROGRESS)
 		return; /* an answer to a question that was asked twice */
+	if (opened->offer && !letter->status && !letter->parts)
+		return;
 	opened->status = letter->status;
 	if (!letter->status && letter->slot >= WF_LOCAL_SLOTS)
 		opened->status = -EPROTO;
 	if (opened->status)
 		return;
-	opened->base = letter->base;
-	opened->bytes = letter->bytes;
-	opened->life = letter->life;
-	opened->slot = letter->slot;
-	opened->access = letter->access;
+	if (!opened->offer && !opened->device) {
+		opened->base = letter->base;
+		opened->bytes = letter->bytes;
+		opened->life = letter->life;
+		opened->slot = letter->slot;
+		opened->access = letter->access;
+	}
+	if (letter->parts) {
+		opened->status = part_arrived(line, opened, letter, fd);
+		if (opened->status != 1)
+			return;
+		opened->status = -EINPROGRESS;
+		ask(line, opened); /* which breaks the line, and frees all of it, if that takes no letters */
+		return;
+	}
 	if (fd >= 0 && map_file(opened, letter, fd))
 		opened->at = NULL; /* no room in our address space: the kernel copies */
 	if (!opened->at && line->copies)

@@ -15,6 +15,7 @@
 
 #define WF_PIPE_BYTES  65536u /* a power of two */
 #define WF_PIPE_RECORD 8192u  /* most bytes in one record */
+#define WF_PIPE_HOLDS  16u    /* most copies that a card makes for one line at a time */
 
 /* In the shared memory. Positions only grow; the place in the ring is the position modulo its length. */
 struct wf_pipe_shared {
@@ -22,6 +23,8 @@ struct wf_pipe_shared {
 	alignas(64) _Atomic uint64_t read;    /* the reader's; release, pairs with the writer's acquire */
 	/* The slot whose memory the writer copies to or from now, plus 1; 0: none. Sequentially consistent (memory.h). */
 	alignas(64) _Atomic uint64_t copying;
+	/* The same for copies that cards make and that take longer than a turn, each in a place of its own. */
+	alignas(64) _Atomic uint64_t holding[WF_PIPE_HOLDS];
 	alignas(64) uint8_t ring[WF_PIPE_BYTES];
 };
 

@@ -3,6 +3,7 @@
  * Runs on the worker that owns the rail; registering on any thread.
  */
 #include "base/hot.h"
+#include "device/device.h"
 #include "local/allocation.h"
 #include "rail/host.h"
 
@@ -24,7 +25,9 @@ static int failed(struct wf_rail *rail, int error)
 		wf_rail_note_error(rail, -error,
 				   error == -EKEYREJECTED   ? "the memory's key is not valid any more"
 				   : error == -EHOSTUNREACH ? "no process of this host listens there"
-							    : strerror(-error));
+				   : error == -EOPNOTSUPP   ? "the memory is a card's, and this process cannot open it"
+				   : error == -ENOTRECOVERABLE && wf_local_why(rail->local) ? wf_local_why(rail->local)
+											    : strerror(-error));
 	return error;
 }
 
@@ -93,6 +96,7 @@ int wf_host_open(struct wf_rail *rail)
 	int error = wf_local_open(rail->receive_frames, rail->log, &rail->local);
 
 	if (!error) {
+		wf_local_use_devices(rail->local, rail->devices);
 		set_limits(&rail->limits);
 		error = wf_host_reopen(rail);
 	}
@@ -103,7 +107,7 @@ void wf_host_shut(struct wf_rail *rail, enum wf_end which)
 {
 	rail->host_open[WF_OUTGOING] = false;
 	if (which == WF_OUTGOING) {
-		wf_local_take_back(rail->local, WF_OUTGOING);
+		rail->unquiet = !wf_local_take_back(rail->local, WF_OUTGOING);
 		return;
 	}
 	rail->host_open[WF_PUBLISHED] = false;
@@ -154,6 +158,23 @@ int wf_host_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 	return 0;
 }
 
+int wf_host_register_device(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
+			    struct wf_rail_memory *ret_memory)
+{
+	int error = 0;
+
+	wf_local_prepare_card(rail->local, device->card);
+	if (access)
+		error = wf_local_register_device(rail->local, device, access, &ret_memory->key);
+	if (error)
+		return error;
+	ret_memory->host = access ? rail : NULL;
+	ret_memory->mr = ret_memory->host;
+	ret_memory->base = device->base;
+	ret_memory->desc = (void *)(uintptr_t)device;
+	return 0;
+}
+
 void wf_host_unregister(struct wf_rail_memory *memory)
 {
 	struct wf_rail *rail = memory->host;
@@ -171,6 +192,11 @@ void wf_host_unregister(struct wf_rail_memory *memory)
 uint64_t wf_rail_mapped_bytes(const struct wf_rail *rail)
 {
 	return rail->local ? wf_local_mapped_bytes(rail->local) : 0;
+}
+
+bool wf_rail_is_quiet(const struct wf_rail *rail)
+{
+	return !rail->unquiet;
 }
 
 bool wf_rail_is_here(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes)
@@ -199,7 +225,14 @@ static int post_ranges(struct wf_rail *rail, const struct wf_local_run *run, con
 WF_HOT int wf_host_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count,
 		       bool more, int *ret_error)
 {
-	struct wf_local_run local = { run->target, run->key, run->immediate, run->has_immediate, run->read, run->list };
+	struct wf_local_run local = { .target = run->target,
+				      .key = run->key,
+				      .immediate = run->immediate,
+				      .has_immediate = run->has_immediate,
+				      .read = run->read,
+				      .cards = run->cards,
+				      .near = run->cards ? run->desc : NULL,
+				      .list = run->list };
 	int error = wf_local_begin(rail->local, &local), posted = 0;
 
 	for (; posted < count && !error; posted++) {

@@ -38,6 +38,8 @@ struct wf_rail {
 	struct wf_local
 	    *local; /* NULL: a NIC's. Else the rail to this host's processes, and nothing of libfabric is open */
 	struct wf_allocations *allocations; /* that its peers may map; NULL: none */
+	struct wf_devices *devices;         /* NULL: it meets no card's memory */
+	bool unquiet;                       /* a card went on when copies were taken back */
 	bool host_open[WF_ENDS];            /* the local rail's endpoints are */
 	struct fi_info *info;
 	const struct wf_quirks *quirks;

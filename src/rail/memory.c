@@ -201,6 +201,14 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 	return 0;
 }
 
+/* No NIC of this release reads or writes a card. */
+int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
+			    struct wf_rail_memory *ret_memory)
+{
+	memset(ret_memory, 0, sizeof(*ret_memory));
+	return rail->local ? wf_host_register_device(rail, device, access, ret_memory) : 0;
+}
+
 void wf_rail_unregister(struct wf_rail_memory *memory)
 {
 	if (memory->host) {

@@ -330,6 +330,7 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 	if (nic->local) {
 		rail->quirks = wf_quirks_of(nic->provider, NULL);
 		rail->allocations = nic->allocations;
+		rail->devices = nic->devices;
 		error = wf_host_open(rail);
 		if (error)
 			goto fail;

@@ -13,6 +13,8 @@
 
 struct fi_info;
 struct wf_allocations;
+struct wf_device_memory;
+struct wf_devices;
 
 /* ---- discovery of NICs (nics.c) ---- */
 
@@ -37,6 +39,7 @@ struct wf_nic {
 	struct wf_ports ports;
 	struct fi_info *info;
 	struct wf_allocations *allocations; /* memory that a local rail's peers may map; NULL: none */
+	struct wf_devices *devices;         /* cards whose memory it may meet; NULL: none */
 };
 
 struct wf_nics {
@@ -104,6 +107,8 @@ void wf_rail_close(struct wf_rail *rail);
  * completed before. Closing the published endpoint also closes the outgoing one, and leaves nothing to read.
  * Registrations stay. */
 void wf_rail_shut(struct wf_rail *rail, enum wf_end end);
+/* False: a card went on with copies when the outgoing endpoint was shut last, and they may still land. */
+bool wf_rail_is_quiet(const struct wf_rail *rail);
 /* Opens the endpoints that are closed. After a failure call it again later. */
 int wf_rail_reopen(struct wf_rail *rail);
 /* Closing and opening may take long and be done on another thread, if nobody uses the rail meanwhile except to register memory.
@@ -215,6 +220,10 @@ struct wf_rail_memory {
 /* -EFBIG: it has more pages than the provider takes at once, and would need more than most_tiles tiles. */
 int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t access, uint32_t most_tiles,
 		     struct wf_rail_memory *ret_memory);
+/* A card's memory, which stays until it is unregistered. A rail that cannot reach it leaves ret_memory empty: then it is in no
+ * descriptor, and operations on it take other rails. */
+int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
+			    struct wf_rail_memory *ret_memory);
 void wf_rail_unregister(struct wf_rail_memory *memory);
 bool wf_rail_needs_local(const struct wf_rail *rail); /* local buffers must be registered too */
 /* True: any thread may register and unregister while the worker goes on; false: only the worker may. */
@@ -234,10 +243,11 @@ struct wf_wr {
 
 /* What the operations of a run have in common, and what each has of its own. */
 struct wf_rma_run {
-	void *desc;
+	void *desc; /* of a card's memory on a local rail: its struct wf_device_memory */
 	uint64_t target, key;
 	uint32_t immediate;
 	bool has_immediate, read;
+	bool cards;                      /* either end is a card's memory */
 	const struct wf_page_list *list; /* local rails: each operation is of some of its pages; NULL: ranges */
 };
 /* Small pages share an operation where the provider takes several ranges in one. */
@@ -280,7 +290,9 @@ int wf_rail_receive(struct wf_rail *rail, struct wf_wr *wr, void *buffer, void *
 
 struct wf_completion {
 	struct wf_wr *wr; /* NULL: an immediate arrived (status 0), or an error that the provider could not attribute */
-	int status;       /* wr NULL and -EHOSTDOWN: the process behind a target has ended (local rails) */
+	/* wr NULL and -EHOSTDOWN: the process behind a target has ended (local rails). wr and -ENOTRECOVERABLE: a card failed, not
+	 * the path */
+	int status;
 	uint32_t immediate;
 	uint64_t bytes; /* bytes received; or that target */
 };

@@ -45,6 +45,9 @@ static inline uint64_t wf_tiles_of(uint64_t bytes, uint64_t step, uint64_t reach
 	return (bytes - reach - 1) / step + 1;
 }
 
+/* In a region's access, beside WEFT_REMOTE_*: it is a card's memory. */
+#define WF_WIRE_CARDS (1u << 8)
+
 struct wf_wire_region {
 	uint64_t incarnation;
 	uint64_t region; /* the exporter's handle */

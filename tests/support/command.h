@@ -6,12 +6,12 @@
 #include <stdint.h>
 
 enum command_code {
-	COMMAND_OPEN = 1,     /* payload: struct weft_config, provider, rails → its address */
-	COMMAND_CLOSE,        /* closes the engine → value: ns it took */
-	COMMAND_ADD,          /* payload: address → value: handle */
-	COMMAND_REMOVE,       /* peer */
-	COMMAND_REPLACE,      /* peer; payload: address */
-	COMMAND_REGION,       /* bytes, access → value: number; payload: descriptor */
+	COMMAND_OPEN = 1, /* payload: struct weft_config, provider, rails → its address */
+	COMMAND_CLOSE,    /* closes the engine → value: ns it took */
+	COMMAND_ADD,      /* payload: address → value: handle */
+	COMMAND_REMOVE,   /* peer */
+	COMMAND_REPLACE,  /* peer; payload: address */
+	COMMAND_REGION,   /* bytes, access, kind of a card's memory + 1 or 0 → value: number; payload: descriptor */
 	COMMAND_REGION_CLOSE, /* number */
 	COMMAND_REVOKE,       /* number */
 	COMMAND_FILL,         /* number, offset, bytes, seed, start */
@@ -29,6 +29,7 @@ enum command_code {
 	COMMAND_QUIET,        /* 1: makes no progress from now on (manual engine) until 0 */
 	COMMAND_USAGE,        /* → values: resident bytes, open descriptors */
 	COMMAND_COUNTING, /* 1: counts weft's allocations from now on; 0: → values: how many, where the last one was */
+	COMMAND_CARD,     /* what, value: card_control() → value: its result */
 	COMMAND_ROUNDS,   /* remote, number, bytes, rounds: writes one after the other → value: how many ended
 			   well */
 };
@@ -50,4 +51,10 @@ struct answer {
 int command_put(int fd, const void *data, size_t bytes, uint64_t limit_ns);
 int command_get(int fd, void *data, size_t bytes, uint64_t limit_ns);
 int server_main(int fd); /* the peer process */
+
+/* Defined in programs with a card (test_cards.c), for their peer processes too. */
+void *card_memory(uint64_t bytes, uint64_t kind);
+void card_free(void *memory);
+void card_copy(void *to, const void *from, uint64_t bytes); /* either is a card's */
+uint64_t card_control(uint64_t what, uint64_t value);
 #endif

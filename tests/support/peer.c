@@ -68,7 +68,7 @@ uint64_t peer_do(struct peer *peer, struct command *command, const void *payload
 	return answer.value[0];
 }
 
-static void keep_blob(const struct answer *answer, struct blob *ret_blob)
+void peer_blob(const struct answer *answer, struct blob *ret_blob)
 {
 	assert_true(answer->bytes && answer->bytes <= BLOB);
 	ret_blob->bytes = answer->bytes;
@@ -89,7 +89,7 @@ void peer_start(struct peer *peer, const struct weft_config *config)
 	command.bytes = (uint32_t)(sizeof(*config) + (size_t)strings + 1);
 	status = peer_try(peer, &command, payload, &answer);
 	assert_status(status, 0);
-	keep_blob(&answer, &peer->address);
+	peer_blob(&answer, &peer->address);
 }
 
 static int reap(struct peer *peer, uint64_t limit_ns)
@@ -160,7 +160,7 @@ uint64_t peer_region(struct peer *peer, uint64_t bytes, uint32_t access, struct 
 
 	assert_status(status, 0);
 	if (ret_blob)
-		keep_blob(&answer, ret_blob);
+		peer_blob(&answer, ret_blob);
 	return answer.value[0];
 }
 

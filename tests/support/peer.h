@@ -47,6 +47,7 @@ uint64_t peer_do(struct peer *peer, struct command *command, const void *payload
 
 weft_peer peer_add(struct peer *peer, const struct blob *address);
 /* Returns its number in the peer process; the descriptor goes to ret_blob unless that is NULL. */
+void peer_blob(const struct answer *answer, struct blob *ret_blob); /* the last answer's payload */
 uint64_t peer_region(struct peer *peer, uint64_t bytes, uint32_t access, struct blob *ret_blob);
 void peer_fill(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed);
 void peer_check(struct peer *peer, uint64_t region, uint64_t offset, uint64_t bytes, uint64_t seed);

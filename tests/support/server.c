@@ -20,6 +20,7 @@ struct server {
 	struct {
 		weft_region region;
 		char *memory;
+		bool card;
 	} region[REGIONS];
 	uint32_t regions;
 	bool quiet;
@@ -51,6 +52,19 @@ static int do_open(struct server *server, const uint64_t *arg)
 	return error;
 }
 
+__attribute__((weak)) void *card_memory(uint64_t bytes, uint64_t kind);
+__attribute__((weak)) void card_free(void *memory);
+__attribute__((weak)) void card_copy(void *to, const void *from, uint64_t bytes);
+__attribute__((weak)) uint64_t card_control(uint64_t what, uint64_t value);
+
+static void free_memory(struct server *server, uint32_t number)
+{
+	if (server->region[number].card)
+		card_free(server->region[number].memory);
+	else
+		side_memory_free(server->region[number].memory);
+}
+
 static int do_close(struct server *server, const uint64_t *arg)
 {
 	uint64_t start = now_ns();
@@ -58,7 +72,7 @@ static int do_close(struct server *server, const uint64_t *arg)
 
 	server->answer.value[0] = now_ns() - start;
 	for (uint32_t i = 0; i < server->regions; i++)
-		side_memory_free(server->region[i].memory);
+		free_memory(server, i);
 	server->regions = 0;
 	return error;
 }
@@ -83,12 +97,15 @@ static int do_region(struct server *server, const uint64_t *arg)
 {
 	uint32_t number = server->regions;
 	size_t bytes = COMMAND_MAX;
-	char *memory = number < REGIONS ? side_memory(server->side.engine, arg[0]) : NULL;
+	char *memory = number == REGIONS ? NULL
+		       : arg[2]          ? card_memory(arg[0], arg[2] - 1)
+					 : side_memory(server->side.engine, arg[0]);
 	int error;
 
 	if (!memory)
 		return -ENOMEM;
 	server->region[number].memory = memory;
+	server->region[number].card = arg[2];
 	server->regions++;
 	error =
 	    weft_region_register(server->side.engine, memory, arg[0], (uint32_t)arg[1], &server->region[number].region);
@@ -111,13 +128,30 @@ static int do_revoke(struct server *server, const uint64_t *arg)
 
 static int do_fill(struct server *server, const uint64_t *arg)
 {
-	landed_fill(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
+	char *at = server->region[arg[0]].memory + arg[1];
+
+	if (server->region[arg[0]].card) {
+		if (arg[2] > COMMAND_MAX)
+			return -E2BIG;
+		landed_fill((char *)server->reply, arg[2], arg[3], arg[4]);
+		card_copy(at, server->reply, arg[2]);
+		return 0;
+	}
+	landed_fill(at, arg[2], arg[3], arg[4]);
 	return 0;
 }
 
 static int do_differs(struct server *server, const uint64_t *arg)
 {
-	server->answer.value[0] = landed_differs(server->region[arg[0]].memory + arg[1], arg[2], arg[3], arg[4]);
+	char *at = server->region[arg[0]].memory + arg[1];
+
+	if (server->region[arg[0]].card) {
+		if (arg[2] > COMMAND_MAX)
+			return -E2BIG;
+		card_copy(server->reply, at, arg[2]);
+		at = (char *)server->reply;
+	}
+	server->answer.value[0] = landed_differs(at, arg[2], arg[3], arg[4]);
 	return 0;
 }
 
@@ -262,6 +296,12 @@ static int do_counting(struct server *server, const uint64_t *arg)
 	return 0;
 }
 
+static int do_card(struct server *server, const uint64_t *arg)
+{
+	server->answer.value[0] = card_control ? card_control(arg[0], arg[1]) : 0;
+	return card_control ? 0 : -ENOSYS;
+}
+
 static int do_rounds(struct server *server, const uint64_t *arg)
 {
 	struct weft_write write = {
@@ -304,6 +344,7 @@ static const handler handlers[] = {
 	[COMMAND_EXPECT] = do_expect,
 	[COMMAND_BARRIER] = do_barrier,
 	[COMMAND_QUIET] = do_quiet,
+	[COMMAND_CARD] = do_card,
 	[COMMAND_ROUNDS] = do_rounds,
 	[COMMAND_USAGE] = do_usage,
 	[COMMAND_COUNTING] = do_counting,

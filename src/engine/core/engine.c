@@ -146,8 +146,10 @@ static int find_nics(const struct weft_config *config, struct weft_engine *engin
 	error = wf_layout_make(config, &engine->nics, &engine->log, &engine->layout);
 	if (!error)
 		error = join_local(engine);
-	for (uint32_t i = 0; !error && i < engine->nics.count; i++)
+	for (uint32_t i = 0; !error && i < engine->nics.count; i++) {
 		engine->nics.nic[i].allocations = &engine->allocations;
+		engine->nics.nic[i].devices = engine->devices;
+	}
 	engine->rails = engine->nics.count;
 	return error;
 }
@@ -201,7 +203,8 @@ int wf_engine_open(const struct weft_config *config, struct weft_engine **ret_en
 	wf_handles_init(&engine->regions, wf_region_release);
 	wf_handles_init(&engine->remotes, wf_remote_release);
 	engine->address = calloc(1, sizeof(*engine->address));
-	error = engine->address ? keep_config(config, engine) : -ENOMEM;
+	engine->devices = wf_devices_make(&engine->log);
+	error = engine->address && engine->devices ? keep_config(config, engine) : -ENOMEM;
 	if (!error)
 		error = wf_settings_read(config, &engine->log, &engine->settings);
 	if (!error)
@@ -335,6 +338,7 @@ static void free_engine(struct weft_engine *engine)
 	wf_layout_free(&engine->layout);
 	wf_nics_free(&engine->nics);
 	wf_allocations_close(&engine->allocations);
+	wf_devices_close(engine->devices);
 	pthread_mutex_destroy(&engine->lock);
 	pthread_mutex_destroy(&engine->directory_lock);
 	pthread_mutex_destroy(&engine->name_lock);

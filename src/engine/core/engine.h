@@ -5,6 +5,7 @@
 #include "base/handle.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "device/device.h"
 #include "engine/ops/slots.h"
 #include "engine/move/group.h"
 #include "engine/core/layout.h"
@@ -36,6 +37,7 @@ struct weft_engine {
 	char provider[32];
 
 	struct wf_allocations allocations; /* memory that weft_memory_alloc() made */
+	struct wf_devices *devices;        /* cards whose memory is registered or met */
 	struct wf_nics nics;
 	struct wf_layout layout;
 	uint32_t rails, groups;

@@ -4,6 +4,7 @@
  */
 #include "engine/core/region.h"
 #include "base/random.h"
+#include "engine/core/cards.h"
 #include "engine/core/control.h"
 #include "engine/core/engine.h"
 #include "engine/core/withdraw.h"
@@ -79,6 +80,9 @@ static int do_step(struct wf_region *region, int (*step)(struct wf_region *regio
 
 static int register_rail(struct wf_region *region, struct wf_seat *seat)
 {
+	if (region->device)
+		return wf_rail_register_device(seat->rail, region->device, region->access,
+					       &region->memory[seat->index]);
 	return wf_rail_register(seat->rail, region->base, region->bytes, region->access,
 				wf_blob_most_tiles(region->engine->rails, WEFT_BLOB_MAX), &region->memory[seat->index]);
 }
@@ -92,6 +96,8 @@ static int unregister_rail(struct wf_region *region, struct wf_seat *seat)
 /* Revoking takes two steps, so that it happens on every rail or on none: first it registers what local use needs … */
 static int register_local(struct wf_region *region, struct wf_seat *seat)
 {
+	if (region->device)
+		return 0; /* our own operations need nothing of the rail's */
 	return wf_rail_needs_local(seat->rail)
 		   ? wf_rail_register(seat->rail, region->base, region->bytes, 0, 1, &region->local[seat->index])
 		   : 0;
@@ -208,6 +214,7 @@ void wf_region_release(void *object)
 {
 	struct wf_region *region = object;
 
+	wf_device_memory_free(region->device);
 	free(region->local);
 	free(region->blob);
 	free(region);
@@ -261,7 +268,7 @@ static int describe(struct wf_region *region)
 				       .region = region->handle,
 				       .proof = region->proof,
 				       .bytes = region->bytes,
-				       .access = region->access };
+				       .access = region->access | (region->device ? WF_WIRE_CARDS : 0) };
 	uint64_t *keys = NULL;
 	size_t tiles = 0;
 	int error;
@@ -292,25 +299,33 @@ static struct wf_region *make_region(struct weft_engine *engine)
 int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
 		       weft_region *ret_region)
 {
+	struct wf_device_memory *device;
 	struct wf_region *region;
-	uint64_t handle;
+	uint64_t handle, everywhere = engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1;
+	uint64_t near = groups ? groups : everywhere;
 	int error;
 
 	if (!base || !bytes || (access & ~(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ)) ||
 	    (uintptr_t)base > UINTPTR_MAX - bytes)
 		return -EINVAL;
+	error = wf_cards_probe(engine, base, bytes, groups, &near, &device);
+	if (error)
+		return error;
 	region = make_region(engine);
-	if (!region)
+	if (!region) {
+		wf_device_memory_free(device);
 		return -ENOMEM;
+	}
+	region->base = base;
+	region->bytes = bytes;
+	region->access = access;
+	region->groups = near;
+	region->device = device;
 	error = wf_random(&region->proof);
 	if (error) {
 		wf_region_release(region);
 		return error;
 	}
-	region->base = base;
-	region->bytes = bytes;
-	region->access = access;
-	region->groups = groups;
 	error = wf_handle_add(&engine->regions, region, &handle);
 	if (error) {
 		wf_region_release(region);
@@ -483,7 +498,8 @@ static void fill_remote(struct wf_remote *remote, const struct wf_wire_region *w
 	remote->region = wire->region;
 	remote->proof = wire->proof;
 	remote->bytes = wire->bytes;
-	remote->access = wire->access;
+	remote->access = wire->access & ~WF_WIRE_CARDS;
+	remote->cards = wire->access & WF_WIRE_CARDS;
 	remote->reach = UINT64_MAX;
 	for (uint32_t i = 0; i < wire->count; i++) {
 		remote->rails |= UINT64_C(1) << wire->key[i].rail;

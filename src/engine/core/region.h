@@ -23,8 +23,9 @@ struct wf_region {
 	size_t blob_bytes;
 	int (*step)(struct wf_region *region, struct wf_seat *seat); /* what is being done to it, rail by rail */
 	_Atomic int step_error;
-	uint64_t groups; /* bit g: its rails are near; all for host memory */
-	uint64_t reach;  /* the longest piece that lies in one tile on every rail; UINT64_MAX: no rail has tiles */
+	struct wf_device_memory *device; /* NULL: the CPU's memory */
+	uint64_t groups;                 /* bit g: its rails are near; all for host memory */
+	uint64_t reach; /* the longest piece that lies in one tile on every rail; UINT64_MAX: no rail has tiles */
 	_Atomic int revoked;
 	_Atomic int changing;           /* its registrations are being replaced: it must not be used now */
 	struct wf_rail_memory memory[]; /* by rail index */
@@ -46,6 +47,7 @@ struct wf_remote {
 	uint64_t proof;
 	uint64_t bytes;
 	uint32_t access;
+	bool cards; /* it is a card's memory, says the descriptor */
 	_Atomic int revoked;
 	uint64_t rails; /* bit i: the peer's rail i has a key */
 	uint64_t reach; /* as in struct wf_region */
@@ -53,7 +55,7 @@ struct wf_remote {
 	struct wf_remote_key key[]; /* by the peer's rail index; behind them the keys of tiles */
 };
 
-/* groups: bit g, the groups whose rails carry it. */
+/* groups: bit g, the groups whose rails carry it; 0: those near a card if it is one's memory, else all. */
 int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
 		       weft_region *ret_region);
 /* Memory for regions, that peers of this host can map. near: NULL or "numa:N". */

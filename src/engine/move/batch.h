@@ -30,15 +30,16 @@ struct wf_batch {
 	struct wf_rma_range range[WF_BATCH][WF_RMA_RANGES]; /* of pieces that gather small pages */
 };
 
-/* False: the peer's memory has no key on that rail. */
+/* False: the peer's memory has no key on that rail, or a card's memory is not for it. */
 static inline bool wf_run_open(struct wf_seat *seat, struct wf_path *path, struct wf_transfer *transfer,
 			       struct wf_slice *slice, struct wf_run *run)
 {
 	struct wf_remote *remote = slice->remote;
 
-	if (!(remote->rails & UINT64_C(1) << path->remote))
+	if (!(remote->rails & UINT64_C(1) << path->remote) || (transfer->cards && !seat->limits.local))
 		return false;
-	run->rma.desc = slice->region->memory[seat->index].desc;
+	run->rma.cards = transfer->cards;
+	run->rma.desc = transfer->cards ? slice->region->device : slice->region->memory[seat->index].desc;
 	run->rma.target = path->target;
 	run->rma.key = remote->key[path->remote].key;
 	run->rma.immediate = transfer->immediate;

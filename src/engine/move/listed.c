@@ -10,7 +10,7 @@ static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 {
 	const struct wf_transfer *transfer = part->transfer;
 	struct wf_piece *piece = wf_returned_take(part);
-	uint64_t most = WF_LISTED_BYTES / transfer->page_bytes;
+	uint64_t most = transfer->listed_bytes / transfer->page_bytes;
 
 	if (piece)
 		return piece;

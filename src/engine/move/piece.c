@@ -61,7 +61,8 @@ static void again_or_fail(struct wf_group *group, struct wf_piece *piece, struct
 	struct wf_part *part = piece->part;
 
 	/* A peer that must look at what arrives may still look at this. */
-	if (!seat->limits.close_quiesces || part->lane->book->rail[piece->path->remote].looks)
+	if (!seat->limits.close_quiesces || !wf_rail_is_quiet(seat->rail) ||
+	    part->lane->book->rail[piece->path->remote].looks)
 		part->may_still_land = true;
 	if (part->stop_ns) {
 		wf_quarantine_piece(group, piece);
@@ -122,16 +123,44 @@ static void uncount(const struct wf_piece *piece)
 	wf_carried_uncount(piece->path->carrying, piece->wr.kind == WF_WR_READ, piece->bytes);
 }
 
+/* Of a copy, by what either end's memory is or grants. */
+static bool is_refusal(int status)
+{
+	return status == -EACCES || status == -EFAULT || status == -EOPNOTSUPP;
+}
+
+/* No other path carries a card's memory, and the local one is not to blame: the operation waits, for a driver that starts, or for
+ * the peer, or it fails. */
+bool wf_piece_card_refused(struct wf_group *group, struct wf_piece *piece, struct wf_seat *seat, int error)
+{
+	if (error == -EAGAIN)
+		return true;
+	if (!is_refusal(error) && error != -ERANGE && error != -ENOMEM)
+		return false;
+	wf_part_fail(group, piece->part, seat, error == -ENOMEM ? -EIO : -EACCES);
+	return true;
+}
+
 void wf_piece_failed(struct wf_group *group, struct wf_piece *piece, int status)
 {
 	struct wf_part *part = piece->part;
 	struct wf_seat *seat = piece->seat;
 
 	bool blamed = wf_rail_is_open(seat->rail, WF_OUTGOING); /* else we closed it ourselves */
+	bool card = status == -ENOTRECOVERABLE;
 
 	leave(piece);
 	uncount(piece);
-	if (blamed) {
+	if (card) { /* it fails again however often it is tried, and the path is as good as before */
+		piece->attempts = ATTEMPTS;
+		status = -EIO;
+	} else if (part->transfer->cards && seat->limits.local && is_refusal(status)) {
+		piece->attempts = ATTEMPTS;
+		card = true;
+	}
+	if (card)
+		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
+	else if (blamed) {
 		atomic_fetch_add_explicit(&seat->count.errors, 1, memory_order_relaxed);
 		wf_lane_path_failed(part->lane, piece->path, wf_rail_last_error(seat->rail)->text);
 	}

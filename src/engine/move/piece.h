@@ -85,5 +85,7 @@ void wf_piece_failed(struct wf_group *group, struct wf_piece *piece, int status)
 /* Its endpoint was closed; counts seat->ops and group->on_nic itself. */
 void wf_piece_taken_back(struct wf_group *group, struct wf_piece *piece);
 /* Counts an attempt that failed: whether that was the last one. */
+/* A local rail does not post a piece of a card's memory; it is unpulled. True: dealt with. */
+bool wf_piece_card_refused(struct wf_group *group, struct wf_piece *piece, struct wf_seat *seat, int error);
 bool wf_piece_tried_enough(struct wf_piece *piece);
 #endif

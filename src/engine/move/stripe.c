@@ -454,6 +454,8 @@ static void refused(struct wf_group *group, struct wf_seat *seat, struct wf_piec
 	uint64_t now = wf_group_now(group);
 
 	unpull(piece);
+	if (piece->part->transfer->cards && wf_piece_card_refused(group, piece, seat, error))
+		return;
 	if (error == -EACCES && seat->limits.local && group->seats > 1) {
 		piece->part->not_local = true;
 		return;

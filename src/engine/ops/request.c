@@ -1,5 +1,6 @@
 /* Checking requests and filling transfers; request.h says for whom. */
 #include "engine/ops/request.h"
+#include "engine/core/cards.h"
 #include "engine/core/engine.h"
 #include "engine/peer/peer.h"
 #include "engine/ops/verify.h"
@@ -8,8 +9,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define UNIT_MIN (64u << 10)
-#define SHARES   4 /* pieces each rail should get of a range, so that the faster ones can take more */
+#define UNIT_MIN  (64u << 10)
+#define CARD_UNIT (UINT64_C(32) << 20) /* between cards: one call for as much as takes some ten microseconds */
+#define SHARES    4 /* pieces each rail should get of a range, so that the faster ones can take more */
 
 _Static_assert(WF_UNIT_MAX <= WF_MANIFEST_UNIT, "a page's cut is a unit that a receiver checks");
 _Static_assert(WF_UNIT_MAX <= WF_REACH_LEAST, "a page's cut lies in one tile");
@@ -92,11 +94,11 @@ int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_reg
 	return 0;
 }
 
-int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_slice *slice)
+int wf_request_incarnation(struct wf_transfer *transfer, const struct wf_slice *slice)
 {
-	return atomic_load_explicit(&transfer->peer->incarnation, memory_order_relaxed) == slice->remote->incarnation
-		   ? 0
-		   : -ESTALE;
+	if (atomic_load_explicit(&transfer->peer->incarnation, memory_order_relaxed) != slice->remote->incarnation)
+		return -ESTALE;
+	return slice->region->device || slice->remote->cards ? wf_cards_check(transfer, slice) : 0;
 }
 
 void wf_request_reach(struct wf_transfer *transfer)
@@ -140,6 +142,8 @@ uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
 
 	if (engine->settings.piece_bytes)
 		unit = engine->settings.piece_bytes;
+	else if (transfer->cards_both)
+		unit = CARD_UNIT;
 	else
 		unit = unit < UNIT_MIN ? UNIT_MIN : unit > WF_UNIT_MAX ? WF_UNIT_MAX : (unit + 4095) & ~UINT64_C(4095);
 	if (transfer->checked && most > WF_MANIFEST_UNIT)
@@ -175,8 +179,8 @@ void wf_request_groups(struct wf_transfer *transfer)
 	/* A single group takes it whole; several claim a few pieces a rail at a time, and leave some for the
 	 * others. */
 	most = 16 * (wf_engine_nics(engine) / engine->groups + 1);
-	if (transfer->listed && most < WF_LISTED_BYTES / transfer->page_bytes)
-		most = WF_LISTED_BYTES / transfer->page_bytes;
+	if (transfer->listed && most < transfer->listed_bytes / transfer->page_bytes)
+		most = transfer->listed_bytes / transfer->page_bytes;
 	share = transfer->units / ((uint64_t)__builtin_popcountll(groups) * SHARES) + 1;
 	transfer->claim = groups & (groups - 1) ? (share < most ? share : most) : transfer->units;
 }

@@ -103,6 +103,7 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->peer_handle = 0;
 	transfer->peer_user = NULL;
 	transfer->paged = transfer->plain = transfer->listed = false;
+	transfer->cards = transfer->cards_both = false;
 	transfer->most_adjacent = transfer->ranges = 1;
 	transfer->slices = 0;
 	transfer->units = 0;

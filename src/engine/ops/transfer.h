@@ -45,7 +45,9 @@ struct wf_slice {
 	uint64_t first_unit;
 };
 
-#define WF_LISTED_BYTES (64u << 10) /* most in one piece of a local rail that is a list of pages */
+#define WF_LISTED_BYTES (64u << 10) /* most in one piece of a local rail that is a list of pages … */
+#define WF_LISTED_CARD                                                                                                 \
+	(32u << 20) /* … and where cards copy between each other: a launch costs what a small page costs */
 
 struct wf_transfer {
 	struct wf_item_event item;
@@ -80,9 +82,11 @@ struct wf_transfer {
 	uint64_t claim;
 	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
 	bool paged;
-	bool plain;  /* every page is a piece of its own, of memory that is registered as one */
-	bool listed; /* a local rail may take its pages as a list: many are one piece */
-	bool tiled;  /* some of its memory, of either end, has tiles: a piece is no longer than reach */
+	bool plain;      /* every page is a piece of its own, of memory that is registered as one */
+	bool listed;     /* a local rail may take its pages as a list: many are one piece */
+	bool cards;      /* an end is a card's memory: only a local rail carries it */
+	bool cards_both; /* both are */
+	bool tiled;      /* some of its memory, of either end, has tiles: a piece is no longer than reach */
 	uint32_t slices;
 	uint64_t reach;
 	struct wf_slice *slice; /* &one, or in copy */
@@ -92,6 +96,7 @@ struct wf_transfer {
 	uint32_t ranges;           /* that may share an operation */
 	uint64_t local_stride, remote_stride;
 	const uint32_t *local_index, *remote_index; /* in copy; NULL: 0, 1, 2, … */
+	uint64_t listed_bytes;                      /* LISTED: most in one piece */
 	struct wf_page_list list;                   /* LISTED: the same once more, for the rail */
 	enum weft_notify notify;
 	uint32_t immediate;

@@ -210,14 +210,14 @@ static void check_next(struct wf_peer *peer)
 	}
 }
 
-/* Memory a peer may have written and named rightly: it has the descriptor. Whatever is wrong looks the same to it.
+/* Memory that the CPU may read and a peer may have written and named rightly: it has the descriptor. Whatever is wrong looks the same to it.
  * Safe for this turn without a reference: a region that closes is not found any more, and every worker takes part in the close,
  * in a later turn, before it and its memory are given back. */
 static const void *memory_at(struct weft_engine *engine, const struct wf_manifest_range *range)
 {
 	const struct wf_region *region = wf_handle_peek(&engine->regions, range->region);
 
-	if (!region || region->proof != range->proof || atomic_load(&region->revoked) ||
+	if (!region || region->device || region->proof != range->proof || atomic_load(&region->revoked) ||
 	    !(region->access & WEFT_REMOTE_WRITE) || range->bytes > region->bytes ||
 	    range->offset > region->bytes - range->bytes)
 		return NULL;

@@ -1,0 +1,74 @@
+/* Probing and checking; cards.h says for whom. A card's memory travels over the local rail alone (docs/decisions/18). */
+#include "engine/core/cards.h"
+#include "device/device.h"
+#include "engine/core/engine.h"
+#include "engine/ops/transfer.h"
+#include "engine/peer/peer.h"
+
+#include <errno.h>
+
+static int refuse(struct weft_engine *engine, const char *why)
+{
+	wf_log(&engine->log, WEFT_LOG_WARN, "refused: a card's memory %s", why);
+	return -EOPNOTSUPP;
+}
+
+int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, bool placed, uint64_t *groups,
+		   struct wf_device_memory **ret_device)
+{
+	struct wf_device_memory *device;
+	enum wf_device_kind kind;
+	int group, error = wf_device_probe(engine->devices, base, bytes, &kind, &device);
+
+	if (error || !device) {
+		if (error)
+			wf_log(&engine->log, WEFT_LOG_WARN,
+			       "registering %llu bytes: they are no allocation of a card's, nor memory of the CPU's",
+			       (unsigned long long)bytes);
+		*ret_device = NULL;
+		return error;
+	}
+	if (!wf_engine_has_local(engine)) {
+		wf_device_memory_free(device);
+		return refuse(engine, "cannot be registered: only the local rail reaches it, and this engine has none "
+				      "(WEFT_WITH_LOCAL, or provider \"local\")");
+	}
+	group = placed ? -ENOENT : wf_layout_group_near(&engine->layout, wf_card_pci(device->card));
+	if (group >= 0)
+		*groups = UINT64_C(1) << group;
+	*ret_device = device;
+	return 0;
+}
+
+/* Whether any of its rails is a local one of this host. */
+static bool is_here(struct wf_peer *peer)
+{
+	bool here = false;
+
+	pthread_mutex_lock(&peer->engine->directory_lock);
+	for (uint32_t i = 0; i < peer->book->count; i++)
+		here |= peer->book->rail[i].local && peer->book->rail[i].reachable;
+	pthread_mutex_unlock(&peer->engine->directory_lock);
+	return here;
+}
+
+int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice)
+{
+	const struct wf_device_memory *near = slice->region->device;
+	bool both = near && slice->remote->cards;
+
+	if (transfer->checked)
+		return refuse(transfer->engine, "is not read by the CPU: no WEFT_CHECKSUM");
+	if (near && !wf_device_memory_same(near)) {
+		wf_log(&transfer->engine->log, WEFT_LOG_WARN,
+		       "refused: the card's memory that was registered has been freed since");
+		return -ESTALE;
+	}
+	if (!wf_engine_has_local(transfer->engine) || !is_here(transfer->peer))
+		return refuse(transfer->engine,
+			      "moves between processes of one host, over the local rail; the peer is not reached "
+			      "by that");
+	transfer->cards_both = both && (!transfer->cards || transfer->cards_both);
+	transfer->cards = true;
+	return 0;
+}
