@@ -35,7 +35,10 @@ static void check_letter(const uint8_t *data, size_t bytes)
 	for (int fds = 0; fds < 3; fds++)
 		if (wf_letter_check(&letter, bytes, fds) && letter.kind == WF_LETTER_OPENED && !letter.status &&
 		    (letter.base + letter.bytes < letter.base ||
-		     (fds && letter.offset + letter.bytes > letter.file_bytes)))
+		     (letter.file_bytes && letter.offset + letter.bytes > letter.file_bytes) ||
+		     fds != (letter.file_bytes || letter.way == WF_WAY_FILE) ||
+		     (letter.parts && (letter.part >= letter.parts || letter.parts > WF_DEVICE_PARTS ||
+				       letter.file_bytes || !letter.part_bytes))))
 			abort();
 }
 

@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +56,57 @@ static void letters_are_checked(void **state)
 	assert_true(wf_letter_check(&letter, sizeof(letter), 0));
 	letter.kind = 77;
 	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
+}
+
+/* Of a card's memory: each part names itself, and brings what its way asks for. */
+static void letters_of_cards_are_checked(void **state)
+{
+	const struct wf_letter good = { .magic = WF_LETTER_MAGIC,
+					.version = WF_LETTER_VERSION,
+					.kind = WF_LETTER_OPENED,
+					.base = 65536,
+					.bytes = 4096,
+					.life = 1,
+					.parts = 1,
+					.part_bytes = 8192,
+					.way = WF_WAY_IPC };
+	struct wf_letter letter = good;
+
+	assert_true(wf_letter_check(&letter, sizeof(letter), 0));
+	assert_false(wf_letter_check(&letter, sizeof(letter), 1));
+	letter.part = 1;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
+	letter = good;
+	letter.parts = 2;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 0)); /* one handle is for one allocation */
+	letter.way = WF_WAY_FILE;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
+	assert_true(wf_letter_check(&letter, sizeof(letter), 1));
+	letter.parts = WF_DEVICE_PARTS + 1;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 1));
+	letter.parts = WF_DEVICE_PARTS;
+	letter.part = WF_DEVICE_PARTS - 1;
+	assert_true(wf_letter_check(&letter, sizeof(letter), 1));
+	letter.part_bytes = 0;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 1));
+	letter = good;
+	letter.way = WF_WAY_NONE;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
+	letter.way = 77;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
+	letter = good;
+	letter.offset = 8192; /* past its first part */
+	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
+	letter = good;
+	letter.file_bytes = 1 << 20; /* a file and a card's memory at once */
+	assert_false(wf_letter_check(&letter, sizeof(letter), 1));
+	letter = good;
+	letter.parts = 0; /* the CPU's, and a way */
+	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
+	letter = good;
+	letter.status = -EOPNOTSUPP;
+	letter.way = WF_WAY_FILE;
+	assert_false(wf_letter_check(&letter, sizeof(letter), 1));
 }
 
 static void shared_memory_is_checked(void **state)
@@ -229,6 +282,72 @@ static void copies_are_made(void **state)
 	copy.remote++;
 	assert_true(wf_local_unregister(two->b.local, key));
 	assert_int_equal(copy_by_a(two, key, &copy, false), -EKEYREJECTED);
+}
+
+/* A writer whose card copies shows the slot that it holds, in any place; its owner waits for that, and no longer than it must. */
+static void holds_are_waited_for(void **state)
+{
+	struct two *two = *state;
+	static char to[4096];
+	uint64_t key;
+
+	send_from_a(two, "x", 1);
+	assert_int_equal(wf_local_register(two->b.local, to, sizeof(to), WEFT_REMOTE_WRITE, NULL, &key), 0);
+	atomic_store(&two->a.local->line[0]->pipe.shared->holding[WF_PIPE_HOLDS - 1], (key & 0xffff) + 2);
+	assert_true(wf_local_unregister(two->b.local, key)); /* another slot's */
+	assert_int_equal(wf_local_register(two->b.local, to, sizeof(to), WEFT_REMOTE_WRITE, NULL, &key), 0);
+	atomic_store(&two->a.local->line[0]->pipe.shared->holding[WF_PIPE_HOLDS - 1], (key & 0xffff) + 1);
+	assert_false(wf_local_unregister(two->b.local, key)); /* it never lets go: its line is closed */
+}
+
+/* A peer that names the parts of a card's memory wrongly gets nowhere: what it says is collected, and judged as a whole. */
+static void parts_are_collected(void **state)
+{
+	struct two *two = *state;
+	struct wf_local_run run = { .target = two->a.to, .key = 77, .cards = true };
+	struct wf_devices *devices = wf_devices_make(&quiet);
+	struct wf_letter letter = { .kind = WF_LETTER_OPENED,
+				    .key = 77,
+				    .base = 65536,
+				    .bytes = 10000,
+				    .life = 1,
+				    .parts = 3,
+				    .way = WF_WAY_FILE,
+				    .part_bytes = 4096 };
+	struct wf_line *line;
+	time_t until = time(NULL) + SECONDS;
+	int fd = open("/dev/null", O_RDONLY), error = -EAGAIN;
+
+	wf_local_use_devices(two->a.local, devices);
+	send_from_a(two, "x", 1);
+	line = two->a.local->line[0];
+	assert_int_equal(wf_local_begin(two->a.local, &run), -EAGAIN);
+	letter.part = 1;
+	wf_opened_answered(line, &letter, fd); /* not the one that was asked for */
+	assert_int_equal(line->bucket[77 % WF_BUCKETS]->status, -EINPROGRESS);
+	assert_null(line->bucket[77 % WF_BUCKETS]->offer);
+	letter.part = 0;
+	wf_opened_answered(line, &letter, fd);
+	wf_opened_answered(line, &letter, fd); /* the same again */
+	assert_int_equal(line->bucket[77 % WF_BUCKETS]->offer->count, 1);
+	letter.part = 1;
+	letter.bytes++; /* the region is another one suddenly */
+	wf_opened_answered(line, &letter, fd);
+	assert_int_equal(line->bucket[77 % WF_BUCKETS]->status, -EPROTO);
+	assert_int_equal(wf_local_begin(two->a.local, &run), -EPROTO);
+	letter.bytes--;
+	assert_int_equal(wf_local_begin(two->a.local, &run), -EAGAIN);
+	for (letter.part = 0; letter.part < 3; letter.part++)
+		wf_opened_answered(line, &letter, fd);
+	while ((error = wf_local_begin(two->a.local, &run)) == -EAGAIN && time(NULL) < until)
+		sched_yield(); /* without a look at the letters, in which b says that it has no such key */
+	assert_int_equal(error, -EOPNOTSUPP); /* they are no card's */
+	close(fd);
+	wf_local_close(two->a.local);
+	wf_local_close(two->b.local);
+	wf_devices_close(devices);
+	open_rail(&two->a);
+	open_rail(&two->b);
 }
 
 /* Memory in a file that its owner shares is mapped. */
@@ -502,11 +621,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(letters_are_checked),
+		cmocka_unit_test(letters_of_cards_are_checked),
 		cmocka_unit_test(shared_memory_is_checked),
 		cmocka_unit_test_setup_teardown(frames_arrive, open_two, close_two),
 		cmocka_unit_test_setup_teardown(frames_wait, open_two, close_two),
 		cmocka_unit_test_setup_teardown(copies_are_made, open_two, close_two),
 		cmocka_unit_test_setup_teardown(files_are_mapped, open_two, close_two),
+		cmocka_unit_test_setup_teardown(holds_are_waited_for, open_two, close_two),
+		cmocka_unit_test_setup_teardown(parts_are_collected, open_two, close_two),
 		cmocka_unit_test_setup_teardown(lists_are_copied, open_two, close_two),
 		cmocka_unit_test_setup_teardown(other_users_are_few, open_two, close_two),
 		cmocka_unit_test_setup_teardown(stopped_writer, open_two, close_two),
