@@ -358,18 +358,54 @@ static void what_cannot_be_is_refused(void **state)
 	card_here_free(&here);
 }
 
-/* An engine without the local rail reaches no card. */
-static void other_rails_refuse(void **state)
+/* An engine without the local rail offers no card's memory to peers; as our end of operations it passes through chunks. */
+static void over_nics(void **state)
 {
-	struct weft_config config = { .size = sizeof(config), .provider = "tcp", .rails = "127.0.0.1" };
-	char *memory = fake_cuda_alloc(0, BYTES, FAKE_PLAIN);
-	weft_engine *engine;
+	const struct transport *before = transport;
+	struct here here = { .memory = fake_cuda_alloc(0, BYTES, FAKE_VIRTUAL) };
+	struct weft_write_pages pages = {
+		.size = sizeof(pages), .page_bytes = 1000, .count = 500, .from_stride = 1100
+	};
+	struct weft_op op = { .size = sizeof(op), .notify = WEFT_NOTIFY_COUNTED };
 	weft_region region;
 
-	assert_status(weft_engine_open(&config, &engine, NULL, 0), 0);
-	assert_status(weft_region_register(engine, memory, BYTES, WEFT_REMOTE_WRITE, &region), -EOPNOTSUPP);
-	assert_status(weft_engine_close(engine), 0);
-	fake_cuda_free(memory);
+	assert_true(transport_choose("tcp4"));
+	pair_open(&pair, NULL, NULL, BYTES);
+	transport = before;
+	assert_status(weft_region_register(pair.here.engine, here.memory, BYTES, WEFT_REMOTE_WRITE, &region),
+		      -EOPNOTSUPP);
+	assert_status(weft_region_register(pair.here.engine, here.memory, BYTES, 0, &here.region), 0);
+	fill_card(here.memory, BYTES, 1);
+	assert_status(write_to(here.region, 11, pair.remote, 22, BYTES - 22), 0);
+	peer_check_at(&pair.there, pair.number, 22, BYTES - 22, 1, 11);
+	peer_fill(&pair.there, pair.number, 0, BYTES, 2);
+	assert_status(read_from(pair.remote, 33, here.region, 0, BYTES - 33), 0);
+	check_card(here.memory, BYTES - 33, 2, 33);
+	pages.from = here.region;
+	pages.to = pair.remote;
+	op.notify = WEFT_NOTIFY_NOTHING;
+	op.queue = pair.here.queue;
+	op.tag = ++tags;
+	assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
+	assert_status(end_of(&pair.here, op.tag), 0);
+	for (uint64_t i = 0; i < 500; i += 99)
+		peer_check_at(&pair.there, pair.number, i * 1000, 1000, 2, 33 + i * 1100);
+	assert_int_equal(fake_cuda_counts().pageable, 0);
+	/* A deadline while the card hangs; then all goes on. */
+	fake_cuda_hold(true);
+	begin(here.region, pair.remote, BYTES, 100 * MS);
+	assert_status(end_of(&pair.here, tags), -ETIMEDOUT);
+	fake_cuda_hold(false);
+	assert_status(write_to(here.region, 0, pair.remote, 0, BYTES), 0);
+	peer_check_at(&pair.there, pair.number, 0, BYTES - 33, 2, 33);
+	/* A lost card ends its own operations only. */
+	fake_cuda_lose(true);
+	begin(here.region, pair.remote, BYTES, WEFT_FOREVER);
+	assert_status(end_of(&pair.here, tags), -EIO);
+	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
+	fake_cuda_lose(false);
+	assert_status(read_from(pair.remote, 0, here.region, 0, BYTES), 0);
+	card_here_free(&here);
 }
 
 /* ---- what goes wrong ---- */
@@ -512,7 +548,7 @@ static int run(void)
 		cmocka_unit_test_setup_teardown(pages_go_in_one_launch, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(operations_of_every_kind, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(what_cannot_be_is_refused, open_pair, close_pair),
-		cmocka_unit_test_setup_teardown(other_rails_refuse, open_pair, close_pair),
+		cmocka_unit_test_teardown(over_nics, close_pair),
 		cmocka_unit_test_setup_teardown(a_deadline_holds, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(a_cancel_holds, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(a_lost_card_ends_operations, open_pair, close_pair),

@@ -79,8 +79,8 @@ void wf_copier_close(struct wf_copier *copier)
 {
 	const struct wf_cuda *cuda;
 
-	if (!copier)
-		return;
+	if (!copier || atomic_load(&copier->card->abandoned))
+		return; /* what is under way may go on: what it uses stays */
 	cuda = &copier->card->devices->cuda;
 	if (!wf_card_enter(copier->card)) {
 		for (uint32_t i = 0; i < WF_DEVICE_FLIGHTS; i++)
@@ -226,6 +226,12 @@ int wf_copier_look(struct wf_copier *copier, int flight)
 
 bool wf_card_has_chunks(const struct wf_card *card)
 {
+	return card->chunks;
+}
+
+void *wf_card_chunks(const struct wf_card *card, uint64_t *ret_bytes)
+{
+	*ret_bytes = (uint64_t)WF_DEVICE_CHUNKS * WF_DEVICE_CHUNK;
 	return card->chunks;
 }
 

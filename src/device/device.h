@@ -139,7 +139,8 @@ int wf_copier_launch(struct wf_copier *copier, int flight);  /* all copies since
 int wf_copier_look(struct wf_copier *copier, int flight);    /* 0: over; -EAGAIN: not yet; or it has failed */
 const char *wf_copier_error(const struct wf_copier *copier); /* the driver's name for what failed last */
 /* Pinned memory of the card's, WF_DEVICE_CHUNK long. NULL: all are in use. Any thread. */
-bool wf_card_has_chunks(const struct wf_card *card); /* false: there was no memory to pin */
+bool wf_card_has_chunks(const struct wf_card *card);                   /* false: there was no memory to pin */
+void *wf_card_chunks(const struct wf_card *card, uint64_t *ret_bytes); /* all of them, for a NIC to register; or NULL */
 void *wf_card_chunk_take(struct wf_card *card);
 void wf_card_chunk_give(struct wf_card *card, void *chunk);
 #endif

@@ -312,7 +312,8 @@ static int equip(struct wf_local *local, struct wf_cargo *cargo, struct wf_fligh
 
 	*flight = (struct wf_flight){ .card = card, .hold = -1, .copier = copier_of(local, card) };
 	if (!flight->copier || (by_chunk && !wf_card_has_chunks(card))) {
-		local->why = flight->copier ? "there is no pinned memory for the card" : "the card's driver makes no copies";
+		local->why =
+		    flight->copier ? "there is no pinned memory for the card" : "the card's driver makes no copies";
 		return -ENOTRECOVERABLE;
 	}
 	flight->number = wf_copier_take(flight->copier);
@@ -488,11 +489,11 @@ void wf_cargo_close(struct wf_local *local)
 {
 	bool over = !local->flights;
 
-	for (uint32_t i = 0; i < WF_COPIERS && local->copier[i].card; i++)
-		if (over)
-			wf_copier_close(local->copier[i].copier);
-		else
+	for (uint32_t i = 0; i < WF_COPIERS && local->copier[i].card; i++) {
+		if (!over)
 			wf_card_abandon(local->copier[i].card);
+		wf_copier_close(local->copier[i].copier);
+	}
 	free(local->cargo);
 	free(local->flight);
 }

@@ -168,13 +168,36 @@ WF_HOT static __attribute__((noinline)) int read_both(struct wf_rail *rail, stru
 	return got + more;
 }
 
-WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
+static inline __attribute__((always_inline)) int poll_nic(struct wf_rail *rail, struct wf_completion *completions,
+							  int max)
 {
-	if (rail->local)
-		return wf_host_poll(rail, completions, max);
 	if (__builtin_expect(rail->failures.next < rail->failures.count, 0))
 		return hand_failures_on(&rail->failures, completions, max);
 	return rail->quirks->shares_memory ? read_both(rail, completions, max) : read_shared(rail, completions, max);
+}
+
+static __attribute__((noinline)) int poll_staged(struct wf_rail *rail, struct wf_staged *staged,
+						 struct wf_completion *completions, int max)
+{
+	int ended = wf_staged_advance(staged, completions, max), got;
+
+	got = ended < max ? poll_nic(rail, completions + ended, max - ended) : 0;
+	if (got < 0)
+		return ended ? ended : got; /* it is told again */
+	return ended + wf_staged_filter(staged, completions + ended, got);
+}
+
+WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
+{
+	struct wf_staged *staged;
+
+	if (rail->local)
+		return wf_host_poll(rail, completions, max);
+	/* Acquire: pairs with wf_staged_prepare(). */
+	staged = atomic_load_explicit(&rail->staged, memory_order_acquire);
+	if (__builtin_expect(staged != NULL, 0))
+		return poll_staged(rail, staged, completions, max);
+	return poll_nic(rail, completions, max);
 }
 
 int wf_rail_poll_events(struct wf_rail *rail, enum wf_end end)
@@ -220,10 +243,14 @@ int wf_rail_wait_fd(struct wf_rail *rail)
 
 int wf_rail_try_wait(struct wf_rail *rail)
 {
+	struct wf_staged *staged;
 	struct fid *fid;
 
 	if (rail->local)
 		return wf_local_try_wait(rail->local);
+	staged = atomic_load_explicit(&rail->staged, memory_order_acquire);
+	if (staged && wf_staged_is_busy(staged))
+		return -EAGAIN;
 	fid = &rail->cq->fid;
 	return fi_trywait(rail->fabric, &fid, 1) ? -EAGAIN : 0;
 }

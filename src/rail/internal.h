@@ -6,6 +6,7 @@
 #include "rail/quirks.h"
 #include "rail/rail.h"
 
+#include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -39,8 +40,11 @@ struct wf_rail {
 	    *local; /* NULL: a NIC's. Else the rail to this host's processes, and nothing of libfabric is open */
 	struct wf_allocations *allocations; /* that its peers may map; NULL: none */
 	struct wf_devices *devices;         /* NULL: it meets no card's memory */
-	bool unquiet;                       /* a card went on when copies were taken back */
-	bool host_open[WF_ENDS];            /* the local rail's endpoints are */
+	_Atomic(struct wf_staged *)
+	    staged; /* operations on cards' memory that pass through chunks (staged.c); NULL: none yet */
+	pthread_mutex_t staged_lock; /* readying cards */
+	bool unquiet;                /* a card went on when copies were taken back */
+	bool host_open[WF_ENDS];     /* the local rail's endpoints are */
 	struct fi_info *info;
 	const struct wf_quirks *quirks;
 	const struct wf_log *log;
@@ -91,6 +95,26 @@ struct wf_abandoned *wf_abandoned_open(void);              /* NULL: no memory */
 void wf_abandoned_removed(struct wf_abandoned *abandoned); /* an address lost its last user; NULL is fine */
 void wf_abandoned_close(struct wf_abandoned *abandoned);
 void wf_rail_note_error(struct wf_rail *rail, int provider_error, const char *text);
+
+/* staged.c */
+struct wf_card;
+struct wf_staged;
+int wf_staged_prepare(struct wf_rail *rail, struct wf_card *card); /* any thread that may register memory */
+int wf_staged_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count,
+		  int *ret_error);
+int wf_staged_advance(struct wf_staged *staged, struct wf_completion *completions,
+		      int max); /* returns those that have ended */
+/* Leaves out what is not over for the poster yet. */
+int wf_staged_filter(struct wf_staged *staged, struct wf_completion *completions, int count);
+bool wf_staged_is_busy(
+    const struct wf_staged *staged);               /* no descriptor tells when it goes on: the worker must not sleep */
+bool wf_staged_shut(struct wf_staged *staged);     /* false: a card may still copy into memory of a read */
+void wf_staged_reopened(struct wf_staged *staged); /* nothing of the old endpoint completes any more */
+void wf_staged_close(struct wf_staged *staged);    /* NULL is fine */
+/* post.c: past the stages. memory.c: for our own use. */
+int wf_rail_rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count,
+		       bool more, int *ret_error);
+int wf_rail_register_local(struct wf_rail *rail, void *base, uint64_t bytes, struct fid_mr **ret_mr);
 
 /* options.c */
 uint32_t wf_fi_version(void); /* the API version to ask for: the newest known here that the library at hand has */

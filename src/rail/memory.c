@@ -2,6 +2,7 @@
  * it where the provider allows that. */
 #include "rail/host.h"
 #include "base/random.h"
+#include "device/device.h"
 #include "wire/blob.h"
 
 #include <errno.h>
@@ -201,12 +202,22 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 	return 0;
 }
 
-/* No NIC of this release reads or writes a card. */
+int wf_rail_register_local(struct wf_rail *rail, void *base, uint64_t bytes, struct fid_mr **ret_mr)
+{
+	return try_register(rail, base, bytes, rights_for(0), ret_mr);
+}
+
+/* No NIC of this release reads or writes a card itself: our own operations pass through chunks, and peers get no key. Not over shm,
+ * whose endpoints rest and do not close. */
 int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
 			    struct wf_rail_memory *ret_memory)
 {
 	memset(ret_memory, 0, sizeof(*ret_memory));
-	return rail->local ? wf_host_register_device(rail, device, access, ret_memory) : 0;
+	if (rail->local)
+		return wf_host_register_device(rail, device, access, ret_memory);
+	if (!rail->quirks->shares_memory && !wf_staged_prepare(rail, device->card))
+		ret_memory->desc = (void *)(uintptr_t)device;
+	return 0;
 }
 
 void wf_rail_unregister(struct wf_rail_memory *memory)

@@ -97,9 +97,17 @@ int wf_rail_rma(struct wf_rail *rail, const struct wf_rma_run *run, const struct
 
 	if (rail->local)
 		return wf_host_rma(rail, run, rma, count, more, ret_error);
+	if (__builtin_expect(run->cards, 0))
+		return wf_staged_rma(rail, run, rma, count, ret_error);
 	posted_count = rma_by_nic(rail, run, rma, count, more, ret_error);
 	rail->end[WF_OUTGOING].posted += (uint32_t)posted_count;
 	return posted_count;
+}
+
+int wf_rail_rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count,
+		       bool more, int *ret_error)
+{
+	return rma_by_nic(rail, run, rma, count, more, ret_error);
 }
 
 bool wf_rail_unrung(const struct wf_rail *rail)

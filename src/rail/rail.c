@@ -244,6 +244,8 @@ void wf_rail_shut(struct wf_rail *rail, enum wf_end which)
 	}
 	wf_strangers_leave(rail, which);
 	close_endpoint(rail, &rail->end[WF_OUTGOING], which == WF_OUTGOING);
+	if (atomic_load(&rail->staged))
+		rail->unquiet = !wf_staged_shut(atomic_load(&rail->staged));
 	rail->unrung = false;
 	if (rail->quirks && rail->quirks->direct)
 		rail->rma_flags = 0; /* until an inserted address needs more */
@@ -279,6 +281,8 @@ int wf_rail_reopen(struct wf_rail *rail)
 	if (rail->local)
 		return wf_host_reopen(rail);
 	wf_resting_read(rail);
+	if (atomic_load(&rail->staged) && !rail->end[WF_OUTGOING].ep)
+		wf_staged_reopened(atomic_load(&rail->staged));
 	if (wf_resting_full(rail))
 		return failed(rail, "engines of this process still use many closed endpoints", -FI_EBUSY);
 	for (enum wf_end which = WF_PUBLISHED; which < WF_ENDS && !error; which++)
@@ -323,6 +327,7 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 
 	if (!rail)
 		return error;
+	pthread_mutex_init(&rail->staged_lock, NULL);
 	rail->log = log;
 	rail->receive_frames = receive_frames;
 	rail->ports = nic->ports;
@@ -371,6 +376,8 @@ void wf_rail_close(struct wf_rail *rail)
 	if (!rail)
 		return;
 	wf_rail_shut(rail, WF_PUBLISHED);
+	wf_staged_close(atomic_load(&rail->staged));
+	pthread_mutex_destroy(&rail->staged_lock);
 	wf_local_close(rail->local);
 	wf_abandoned_close(rail->abandoned);
 	if (wf_resting_end(rail)) {

@@ -1,4 +1,5 @@
-/* Probing and checking; cards.h says for whom. A card's memory travels over the local rail alone (docs/decisions/18). */
+/* Probing and checking; cards.h says for whom. Peers reach a card's memory over the local rail alone; our own operations take ours over
+ * NICs too, through chunks (docs/decisions/18-device-memory.md). */
 #include "engine/core/cards.h"
 #include "device/device.h"
 #include "engine/core/engine.h"
@@ -13,7 +14,7 @@ static int refuse(struct weft_engine *engine, const char *why)
 	return -EOPNOTSUPP;
 }
 
-int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, bool placed, uint64_t *groups,
+int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, uint32_t access, uint64_t *groups,
 		   struct wf_device_memory **ret_device)
 {
 	struct wf_device_memory *device;
@@ -28,12 +29,12 @@ int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes,
 		*ret_device = NULL;
 		return error;
 	}
-	if (!wf_engine_has_local(engine)) {
+	if (access && !wf_engine_has_local(engine)) {
 		wf_device_memory_free(device);
-		return refuse(engine, "cannot be registered: only the local rail reaches it, and this engine has none "
-				      "(WEFT_WITH_LOCAL, or provider \"local\")");
+		return refuse(engine, "cannot be offered to peers: they reach it over the local rail alone, and this "
+				      "engine has none (WEFT_WITH_LOCAL, or provider \"local\")");
 	}
-	group = placed ? -ENOENT : wf_layout_group_near(&engine->layout, wf_card_pci(device->card));
+	group = *groups ? -ENOENT : wf_layout_group_near(&engine->layout, wf_card_pci(device->card));
 	if (group >= 0)
 		*groups = UINT64_C(1) << group;
 	*ret_device = device;
@@ -64,10 +65,9 @@ int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice)
 		       "refused: the card's memory that was registered has been freed since");
 		return -ESTALE;
 	}
-	if (!wf_engine_has_local(transfer->engine) || !is_here(transfer->peer))
+	if (slice->remote->cards && (!wf_engine_has_local(transfer->engine) || !is_here(transfer->peer)))
 		return refuse(transfer->engine,
-			      "moves between processes of one host, over the local rail; the peer is not reached "
-			      "by that");
+			      "is reached over the local rail alone, and its owner is not: write to memory of its CPU");
 	transfer->cards_both = both && (!transfer->cards || transfer->cards_both);
 	transfer->cards = true;
 	return 0;

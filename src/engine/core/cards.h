@@ -11,9 +11,9 @@ struct wf_peer;
 struct wf_slice;
 struct wf_transfer;
 
-/* Finds out whether the range is a card's, and then *groups near that card, unless the caller named a place. *ret_device is NULL for
- * the CPU's memory. -EOPNOTSUPP: no rail of the engine reaches it; else as wf_device_probe(). */
-int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, bool placed, uint64_t *groups,
+/* Finds out whether the range is a card's, and then *groups near that card, unless there are some. *ret_device is NULL for the CPU's
+ * memory. -EOPNOTSUPP: access is for peers, and none could reach it; else as wf_device_probe(). */
+int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, uint32_t access, uint64_t *groups,
 		   struct wf_device_memory **ret_device);
 /* For a slice with a card's memory at either end. -EOPNOTSUPP: not to that peer, or not with a checksum; -ESTALE: our end was
  * freed. */

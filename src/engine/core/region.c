@@ -302,13 +302,12 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	struct wf_device_memory *device;
 	struct wf_region *region;
 	uint64_t handle, everywhere = engine->groups == 64 ? UINT64_MAX : (UINT64_C(1) << engine->groups) - 1;
-	uint64_t near = groups ? groups : everywhere;
 	int error;
 
 	if (!base || !bytes || (access & ~(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ)) ||
 	    (uintptr_t)base > UINTPTR_MAX - bytes)
 		return -EINVAL;
-	error = wf_cards_probe(engine, base, bytes, groups, &near, &device);
+	error = wf_cards_probe(engine, base, bytes, access, &groups, &device);
 	if (error)
 		return error;
 	region = make_region(engine);
@@ -319,7 +318,7 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	region->base = base;
 	region->bytes = bytes;
 	region->access = access;
-	region->groups = near;
+	region->groups = groups ? groups : everywhere;
 	region->device = device;
 	error = wf_random(&region->proof);
 	if (error) {

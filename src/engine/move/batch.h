@@ -36,10 +36,15 @@ static inline bool wf_run_open(struct wf_seat *seat, struct wf_path *path, struc
 {
 	struct wf_remote *remote = slice->remote;
 
-	if (!(remote->rails & UINT64_C(1) << path->remote) || (transfer->cards && !seat->limits.local))
+	bool cards = transfer->cards && (slice->region->device || remote->cards);
+
+	if (!(remote->rails & UINT64_C(1) << path->remote))
 		return false;
-	run->rma.cards = transfer->cards;
-	run->rma.desc = transfer->cards ? slice->region->device : slice->region->memory[seat->index].desc;
+	if (__builtin_expect(cards, 0) && !seat->limits.local &&
+	    (remote->cards || !slice->region->memory[seat->index].desc))
+		return false;
+	run->rma.cards = cards;
+	run->rma.desc = cards ? slice->region->device : slice->region->memory[seat->index].desc;
 	run->rma.target = path->target;
 	run->rma.key = remote->key[path->remote].key;
 	run->rma.immediate = transfer->immediate;

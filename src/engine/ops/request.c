@@ -110,6 +110,10 @@ void wf_request_reach(struct wf_transfer *transfer)
 
 		reach = slice->region->reach < reach ? slice->region->reach : reach;
 		reach = slice->remote->reach < reach ? slice->remote->reach : reach;
+		/* Over NICs it passes through chunks. */
+		if (slice->region->device && !slice->remote->cards && !transfer->engine->nics.nic[0].local &&
+		    reach > WF_DEVICE_CHUNK)
+			reach = WF_DEVICE_CHUNK;
 	}
 	transfer->reach = reach;
 	transfer->tiled = reach != UINT64_MAX;

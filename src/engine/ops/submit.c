@@ -196,7 +196,8 @@ static int cut_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	transfer->plain = transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 &&
 			  !transfer->tiled && pages->kind == WF_WRITE;
 	transfer->listed = wf_engine_has_local(engine) && pages->count && transfer->cuts == 1 && !counted &&
-			   !transfer->tiled && (pages->page_bytes <= WF_LISTED_BYTES / 2 || transfer->cards_both);
+			   (!transfer->tiled || transfer->cards) &&
+			   (pages->page_bytes <= WF_LISTED_BYTES / 2 || transfer->cards_both);
 	transfer->listed_bytes = transfer->cards_both ? WF_LISTED_CARD : WF_LISTED_BYTES;
 	transfer->list = (struct wf_page_list){ transfer->local_index, transfer->remote_index, pages->local_stride,
 						pages->remote_stride, pages->page_bytes };
