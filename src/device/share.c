@@ -22,8 +22,8 @@ struct wf_device_opened {
 	bool here;                /* memory of this process */
 	char *at;
 	cu_pointer mapped; /* 0: nothing is */
-	uint64_t reserved; /* FILE: so long */
-	uint32_t laid;     /* FILE: so many parts are */
+	uint64_t reserved; /* FILE: its length */
+	uint32_t laid;     /* FILE: parts laid out */
 	struct wf_device_offer offer;
 };
 

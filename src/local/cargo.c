@@ -46,6 +46,11 @@ void wf_local_prepare_card(struct wf_local *local, struct wf_card *card)
 	copier_of(local, card);
 }
 
+uint64_t wf_local_card_bytes(const struct wf_local *local)
+{
+	return atomic_load_explicit(&((struct wf_local *)(uintptr_t)local)->card_bytes, memory_order_relaxed);
+}
+
 const char *wf_local_why(const struct wf_local *local)
 {
 	return local->why;
@@ -366,6 +371,7 @@ static int launch(struct wf_local *local, struct wf_cargo *cargo)
 		return error;
 	}
 	cargo->left -= bytes;
+	atomic_fetch_add_explicit(&local->card_bytes, bytes, memory_order_relaxed);
 	if (cargo->list) {
 		cargo->page += bytes / cargo->list->page_bytes;
 	} else {

@@ -152,8 +152,8 @@ struct wf_local {
 	struct wf_flight *flight;
 	uint32_t cargoes, flights;
 	struct wf_link waiting, landed;
-	bool stuck;      /* a card had not ended its copies in time when they were taken back */
-	const char *why; /* a card could not copy: the driver's word */
+	_Atomic uint64_t card_bytes; /* that cards have copied; the worker alone writes it, relaxed */
+	const char *why;             /* a card could not copy: the driver's word */
 	uint64_t mapped_bytes;
 	struct wf_local_end end[WF_LOCAL_OPS];
 	uint32_t ends, end_first;

@@ -85,6 +85,7 @@ bool wf_local_has_room(const struct wf_local *local, uint32_t copies); /* for on
 int wf_local_post(struct wf_local *local, const struct wf_local_run *run, const struct wf_local_copy *copy);
 void wf_local_go(struct wf_local *local);                     /* copies a slice of what was posted */
 uint64_t wf_local_mapped_bytes(const struct wf_local *local); /* copied without the kernel, since it was opened */
+uint64_t wf_local_card_bytes(const struct wf_local *local);   /* copied by cards. Any thread */
 const char *wf_local_why(const struct wf_local *local);       /* what a card's driver said last; NULL: nothing */
 
 /* ---- ends, and what arrived ---- */

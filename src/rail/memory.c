@@ -212,12 +212,20 @@ int wf_rail_register_local(struct wf_rail *rail, void *base, uint64_t bytes, str
 int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
 			    struct wf_rail_memory *ret_memory)
 {
+	int error;
+
 	memset(ret_memory, 0, sizeof(*ret_memory));
 	if (rail->local)
 		return wf_host_register_device(rail, device, access, ret_memory);
-	if (!rail->quirks->shares_memory && !wf_staged_prepare(rail, device->card))
+	if (rail->quirks->shares_memory)
+		return 0;
+	error = wf_staged_prepare(rail, device->card);
+	if (error)
+		wf_log(rail->log, WEFT_LOG_WARN, "rail %s: a card's memory cannot pass through chunks here: %s",
+		       rail->name, fi_strerror(-error));
+	else
 		ret_memory->desc = (void *)(uintptr_t)device;
-	return 0;
+	return error;
 }
 
 void wf_rail_unregister(struct wf_rail_memory *memory)

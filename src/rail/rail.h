@@ -135,6 +135,7 @@ void wf_rail_remove(struct wf_rail *rail, enum wf_end end, const uint8_t *addres
 
 /* Of a local rail: whether the address is of this host. Any thread. */
 bool wf_rail_is_here(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);
+uint64_t wf_rail_card_bytes(const struct wf_rail *rail);   /* that cards copied for it. Any thread */
 uint64_t wf_rail_mapped_bytes(const struct wf_rail *rail); /* of what it copied: to and from memory that both map */
 bool wf_rail_has(const struct wf_rail *rail, enum wf_end end, const uint8_t *address,
 		 uint8_t bytes); /* whether it is inserted */

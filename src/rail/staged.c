@@ -41,7 +41,8 @@ struct staged {
 
 struct wf_staged {
 	struct wf_rail *rail;
-	uint32_t used; /* ops that are not free */
+	uint32_t used;          /* ops that are not free */
+	_Atomic uint64_t bytes; /* that cards have copied; relaxed */
 	struct staged op[OPS];
 	/* Only added to, under the rail's lock; the count is published after the entry (release, acquire). */
 	_Atomic uint32_t cards;
@@ -172,6 +173,7 @@ static bool card_copies(struct wf_staged *staged, struct staged *op, void *to, c
 {
 	struct wf_copier *copier = staged->card[op->card].copier;
 
+	atomic_fetch_add_explicit(&staged->bytes, op->rma.bytes, memory_order_relaxed);
 	return !wf_copier_copy(copier, to, from, op->rma.bytes) && !wf_copier_launch(copier, op->flight);
 }
 
@@ -304,6 +306,16 @@ bool wf_staged_is_busy(const struct wf_staged *staged)
 		    staged->op[i].state == OVER)
 			return true;
 	return false;
+}
+
+uint64_t wf_rail_card_bytes(const struct wf_rail *rail)
+{
+	struct wf_staged *staged =
+	    atomic_load_explicit(&((struct wf_rail *)(uintptr_t)rail)->staged, memory_order_acquire);
+
+	if (rail->local)
+		return wf_local_card_bytes(rail->local);
+	return staged ? atomic_load_explicit(&staged->bytes, memory_order_relaxed) : 0;
 }
 
 /* ---- shutting and opening ---- */

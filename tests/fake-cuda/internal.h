@@ -22,7 +22,7 @@ struct block {
 	enum fake_kind kind;
 	uint64_t id;
 	bool ours;          /* charged to the card here */
-	uint32_t opened;    /* by cuIpcOpenMemHandle, so often */
+	uint32_t opened;    /* by cuIpcOpenMemHandle: how often */
 	uint64_t origin[2]; /* whose it is: process and id */
 	uint64_t pinned;
 };

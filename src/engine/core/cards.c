@@ -53,6 +53,15 @@ static bool is_here(struct wf_peer *peer)
 	return here;
 }
 
+/* Whether any NIC takes our end through chunks. */
+static bool is_staged(const struct weft_engine *engine, const struct wf_region *region)
+{
+	for (uint32_t i = 0; i < engine->rails; i++)
+		if (!engine->seat[i]->limits.local && region->memory[i].desc)
+			return true;
+	return false;
+}
+
 int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice)
 {
 	const struct wf_device_memory *near = slice->region->device;
@@ -65,6 +74,8 @@ int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice)
 		       "refused: the card's memory that was registered has been freed since");
 		return -ESTALE;
 	}
+	if (!slice->remote->cards && !is_staged(transfer->engine, slice->region) && !is_here(transfer->peer))
+		return refuse(transfer->engine, "takes the local rail alone here, and the peer is not of this host");
 	if (slice->remote->cards && (!wf_engine_has_local(transfer->engine) || !is_here(transfer->peer)))
 		return refuse(transfer->engine,
 			      "is reached over the local rail alone, and its owner is not: write to memory of its CPU");
