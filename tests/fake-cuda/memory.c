@@ -206,6 +206,64 @@ cu_result cuMemFreeHost(void *memory)
 	return fake_leave(result);
 }
 
+/* What programs with a card call beside weft. */
+cu_result cuMemAlloc_v2(cu_pointer *ret_pointer, size_t bytes);
+cu_result cuMemAlloc_v2(cu_pointer *ret_pointer, size_t bytes)
+{
+	cu_result result = fake_enter(true);
+	struct block *block = result ? NULL : fake_new(fake_current_card(), bytes, FAKE_PLAIN, -1, NULL);
+
+	if (!result && !block)
+		result = CU_OUT_OF_MEMORY;
+	if (!result)
+		*ret_pointer = (uintptr_t)block->base;
+	return fake_leave(result);
+}
+
+static cu_result copy_now(uint64_t to, uint64_t from, size_t bytes)
+{
+	cu_result result = fake_enter(true);
+
+	if (!result) {
+		fake_drain();
+		result = fake_move(to, from, bytes);
+	}
+	return fake_leave(result);
+}
+
+cu_result cuMemcpyHtoD_v2(cu_pointer to, const void *from, size_t bytes);
+cu_result cuMemcpyHtoD_v2(cu_pointer to, const void *from, size_t bytes)
+{
+	return copy_now(to, (uintptr_t)from, bytes);
+}
+
+cu_result cuMemcpyDtoH_v2(void *to, cu_pointer from, size_t bytes);
+cu_result cuMemcpyDtoH_v2(void *to, cu_pointer from, size_t bytes)
+{
+	return copy_now((uintptr_t)to, from, bytes);
+}
+
+cu_result cuMemGetAllocationGranularity(size_t *ret_bytes, const void *allocation, int option);
+cu_result cuMemGetAllocationGranularity(size_t *ret_bytes, const void *allocation, int option)
+{
+	*ret_bytes = FAKE_PART_BYTES;
+	return CU_SUCCESS;
+}
+
+cu_result cuMemCreate(cu_handle *ret_handle, size_t bytes, const void *allocation, unsigned long long flags);
+cu_result cuMemCreate(cu_handle *ret_handle, size_t bytes, const void *allocation, unsigned long long flags)
+{
+	cu_result result = fake_enter(true);
+	int fd = result ? -1 : make_file(bytes);
+
+	if (!result && (bytes % FAKE_PART_BYTES || fd < 0))
+		result = CU_INVALID_VALUE;
+	if (!result)
+		*ret_handle = (cu_handle)fd + 1;
+	fake.counts.handles += !result;
+	return fake_leave(result);
+}
+
 /* ---- between processes ---- */
 
 struct ticket {
