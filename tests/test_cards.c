@@ -454,6 +454,7 @@ static void a_lost_card_ends_operations(void **state)
 	uint64_t number;
 	weft_remote there = card_there(FAKE_PLAIN, BYTES, &number);
 	struct weft_event event;
+	weft_region region;
 
 	assert_status(write_to(here.region, 0, there, 0, 4096), 0);
 	fake_cuda_hold(true);
@@ -466,13 +467,43 @@ static void a_lost_card_ends_operations(void **state)
 	assert_non_null(event.error);
 	assert_non_null(strstr(event.error->text, "CUDA_ERROR_ECC_UNCORRECTABLE"));
 	weft_event_release(&event);
-	/* The CPU's memory moves as before. */
+	/* The CPU's memory is registered and moves as before; a card's is not registered. */
+	assert_status(weft_region_register(pair.here.engine, pair.memory, BYTES, 0, &region), 0);
+	assert_status(weft_region_close(pair.here.engine, region), 0);
+	assert_status(weft_region_register(pair.here.engine, here.memory, BYTES, 0, &region), -EIO);
 	pattern_fill(pair.memory, BYTES, 7, 0);
 	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
 	peer_check(&pair.there, pair.number, 0, BYTES, 7);
 	fake_cuda_lose(false);
 	fake_cuda_hold(false);
 	card_here_free(&here);
+}
+
+/* Between cards no chunk is needed; elsewhere the operation says what is missing. Revoked memory is still its owner's to use. */
+static void without_pinned_memory(void **state)
+{
+	struct weft_event event;
+	struct here here;
+	uint64_t number;
+	weft_remote there;
+
+	setenv("FAKE_CUDA_NO_PINNED", "1", 1);
+	pair_open(&pair, NULL, NULL, BYTES);
+	here = card_here(FAKE_PLAIN, BYTES);
+	there = card_there(FAKE_PLAIN, BYTES, &number);
+	fill_card(here.memory, BYTES, 5);
+	assert_status(write_to(here.region, 0, there, 0, BYTES), 0);
+	try_pages(&here, there, number, 4096, false);
+	assert_status(weft_region_revoke(pair.here.engine, here.region), 0);
+	assert_status(write_to(here.region, 0, there, 0, BYTES), 0);
+	begin(here.region, pair.remote, BYTES, WEFT_FOREVER);
+	wait_for_event(&pair.here, WEFT_EVENT_END, tags, &event);
+	assert_status(event.status, -EIO);
+	assert_non_null(strstr(event.error->text, "pinned memory"));
+	weft_event_release(&event);
+	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
+	card_here_free(&here);
+	unsetenv("FAKE_CUDA_NO_PINNED");
 }
 
 static void a_peer_dies_in_a_copy(void **state)
@@ -552,6 +583,7 @@ static int run(void)
 		cmocka_unit_test_setup_teardown(a_deadline_holds, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(a_cancel_holds, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(a_lost_card_ends_operations, open_pair, close_pair),
+		cmocka_unit_test_teardown(without_pinned_memory, close_pair),
 		cmocka_unit_test_setup_teardown(a_peer_dies_in_a_copy, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(a_region_goes_in_a_copy, open_pair, close_pair),
 		cmocka_unit_test_setup(closing_does_not_wait_for_a_card, open_pair),

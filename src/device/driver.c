@@ -54,10 +54,8 @@ static void free_card(struct wf_card *card)
 {
 	const struct wf_cuda *cuda = &card->devices->cuda;
 
-	if (atomic_load(&card->abandoned)) {
-		free(card);
-		return;
-	}
+	if (atomic_load(&card->abandoned))
+		return; /* its copiers keep it */
 	if (!wf_card_enter(card)) {
 		if (card->module)
 			cuda->module_unload(card->module);

@@ -495,6 +495,10 @@ void wf_cargo_close(struct wf_local *local)
 {
 	bool over = !local->flights;
 
+	/* A peer's card's memory stays mapped under the copies. */
+	for (uint32_t i = 0; local->cargoes && i < WF_LOCAL_OPS; i++)
+		if (local->cargo[i].used && !local->cargo[i].opened->card)
+			release_cargo(local, &local->cargo[i]);
 	for (uint32_t i = 0; i < WF_COPIERS && local->copier[i].card; i++) {
 		if (!over)
 			wf_card_abandon(local->copier[i].card);

@@ -110,12 +110,19 @@ int wf_staged_prepare(struct wf_rail *rail, struct wf_card *card)
 
 /* ---- operations ---- */
 
-static void release(struct wf_staged *staged, struct staged *op)
+static void give_back(struct wf_staged *staged, struct staged *op)
 {
 	if (op->flight >= 0)
 		wf_copier_give(staged->card[op->card].copier, op->flight);
 	if (op->chunk)
 		wf_card_chunk_give(staged->card[op->card].card, op->chunk);
+	op->flight = -1;
+	op->chunk = NULL;
+}
+
+static void release(struct wf_staged *staged, struct staged *op)
+{
+	give_back(staged, op);
 	op->state = FREE;
 	staged->used--;
 }
@@ -341,6 +348,7 @@ bool wf_staged_shut(struct wf_staged *staged)
 			quiet &= op->state != LANDING;
 			op->state = DRIFTING; /* its chunk and its flight are the card's until it is over */
 		} else if (op->state == POSTED) {
+			give_back(staged, op); /* the endpoint is closed: nothing uses its chunk any more */
 			op->state = GONE;
 		} else if (op->state != FREE && op->state != GONE && op->state != DRIFTING) {
 			release(staged, op);

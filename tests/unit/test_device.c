@@ -406,7 +406,7 @@ static void another_process_is_reached(void **state)
 	static const enum fake_kind kinds[] = { FAKE_PLAIN, FAKE_VIRTUAL };
 
 	for (int i = 0; i < 2; i++) {
-		struct wf_device_opened *opened;
+		struct wf_device_opened *opened, *again;
 		struct wf_device_offer offer;
 		struct wf_card *card;
 		char bytes[1000];
@@ -422,6 +422,12 @@ static void another_process_is_reached(void **state)
 		for (uint32_t j = 0; j < sizeof(bytes); j++)
 			assert_int_equal(bytes[j], (char)((j + 65536 + 5000) / 251));
 		assert_int_equal(wf_devices_opened(*state), 1);
+		if (kinds[i] == FAKE_PLAIN) { /* another region of the same allocation */
+			assert_int_equal(wf_device_open(*state, &offer, &again), 0);
+			assert_int_equal(wait_open(again, &at, &card), 0);
+			wf_device_shut(again);
+			fake_cuda_read((char *)at + 65536, bytes, sizeof(bytes));
+		}
 		wf_device_shut(opened);
 		assert_int_equal(write(socket, "x", 1), 1);
 		close(socket);
