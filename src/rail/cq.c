@@ -86,6 +86,7 @@ static int read_failures(struct wf_rail *rail, struct fid_cq *cq, uint32_t *post
 	int got = 1;
 
 	failures->next = failures->count = 0;
+	atomic_fetch_or_explicit(&rail->odd, WF_ODD_FAILURES, memory_order_relaxed);
 	while (got > 0 && failures->count < failures->room) {
 		got = read_error(rail, cq, &failures->entry[failures->count]);
 		if (got <= 0 || is_repeated(&failures->entry[failures->count]))
@@ -171,32 +172,35 @@ WF_HOT static __attribute__((noinline)) int read_both(struct wf_rail *rail, stru
 static inline __attribute__((always_inline)) int poll_nic(struct wf_rail *rail, struct wf_completion *completions,
 							  int max)
 {
-	if (__builtin_expect(rail->failures.next < rail->failures.count, 0))
-		return hand_failures_on(&rail->failures, completions, max);
 	return rail->quirks->shares_memory ? read_both(rail, completions, max) : read_shared(rail, completions, max);
 }
 
-static __attribute__((noinline)) int poll_staged(struct wf_rail *rail, struct wf_staged *staged,
-						 struct wf_completion *completions, int max)
+static int poll_failures(struct wf_rail *rail, struct wf_completion *completions, int max)
 {
-	int ended = wf_staged_advance(staged, completions, max), got;
+	if (rail->failures.next < rail->failures.count)
+		return hand_failures_on(&rail->failures, completions, max);
+	atomic_fetch_and_explicit(&rail->odd, ~WF_ODD_FAILURES, memory_order_relaxed);
+	return poll_nic(rail, completions, max);
+}
 
-	got = ended < max ? poll_nic(rail, completions + ended, max - ended) : 0;
+static __attribute__((noinline)) int poll_odd(struct wf_rail *rail, struct wf_completion *completions, int max)
+{
+	/* Acquire: pairs with wf_staged_prepare(). */
+	struct wf_staged *staged = atomic_load_explicit(&rail->staged, memory_order_acquire);
+	int ended = staged ? wf_staged_advance(staged, completions, max) : 0, got;
+
+	got = ended < max ? poll_failures(rail, completions + ended, max - ended) : 0;
 	if (got < 0)
 		return ended ? ended : got; /* it is told again */
-	return ended + wf_staged_filter(staged, completions + ended, got);
+	return ended + (staged ? wf_staged_filter(staged, completions + ended, got) : got);
 }
 
 WF_HOT int wf_rail_poll(struct wf_rail *rail, struct wf_completion *completions, int max)
 {
-	struct wf_staged *staged;
-
 	if (rail->local)
 		return wf_host_poll(rail, completions, max);
-	/* Acquire: pairs with wf_staged_prepare(). */
-	staged = atomic_load_explicit(&rail->staged, memory_order_acquire);
-	if (__builtin_expect(staged != NULL, 0))
-		return poll_staged(rail, staged, completions, max);
+	if (__builtin_expect(atomic_load_explicit(&rail->odd, memory_order_acquire) != 0, 0))
+		return poll_odd(rail, completions, max);
 	return poll_nic(rail, completions, max);
 }
 

@@ -35,11 +35,15 @@ struct wf_failures {
 	uint32_t count, next, room;
 };
 
+#define WF_ODD_FAILURES 1u /* some may wait to be handed on */
+#define WF_ODD_STAGED   2u /* for good */
+
 struct wf_rail {
 	struct wf_local
 	    *local; /* NULL: a NIC's. Else the rail to this host's processes, and nothing of libfabric is open */
 	struct wf_allocations *allocations; /* that its peers may map; NULL: none */
 	struct wf_devices *devices;         /* NULL: it meets no card's memory */
+	_Atomic uint32_t odd;               /* WF_ODD_*: what keeps a poll from being a plain one */
 	_Atomic(struct wf_staged *)
 	    staged; /* operations on cards' memory that pass through chunks (staged.c); NULL: none yet */
 	pthread_mutex_t staged_lock; /* readying cards */

@@ -102,6 +102,7 @@ int wf_staged_prepare(struct wf_rail *rail, struct wf_card *card)
 		staged->rail = rail;
 		/* Release: pairs with the worker's acquire in wf_rail_poll() and wf_staged_rma(). */
 		atomic_store_explicit(&rail->staged, staged, memory_order_release);
+		atomic_fetch_or_explicit(&rail->odd, WF_ODD_STAGED, memory_order_release);
 	}
 	error = staged ? add_card(staged, card) : -ENOMEM;
 	pthread_mutex_unlock(&rail->staged_lock);

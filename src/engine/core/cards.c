@@ -80,6 +80,6 @@ int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice)
 		return refuse(transfer->engine,
 			      "is reached over the local rail alone, and its owner is not: write to memory of its CPU");
 	transfer->cards_both = both && (!transfer->cards || transfer->cards_both);
-	transfer->cards = true;
+	transfer->cards = transfer->tiled = true;
 	return 0;
 }

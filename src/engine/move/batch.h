@@ -30,21 +30,19 @@ struct wf_batch {
 	struct wf_rma_range range[WF_BATCH][WF_RMA_RANGES]; /* of pieces that gather small pages */
 };
 
-/* False: the peer's memory has no key on that rail, or a card's memory is not for it. */
+/* listed.c: a run of a transfer with a card's memory; a slice of it may have none. False: it is not for this rail. */
+bool wf_run_of_cards(const struct wf_seat *seat, const struct wf_slice *slice, struct wf_run *run);
+
+/* False: the peer's memory has no key on that rail. */
 static inline bool wf_run_open(struct wf_seat *seat, struct wf_path *path, struct wf_transfer *transfer,
 			       struct wf_slice *slice, struct wf_run *run)
 {
 	struct wf_remote *remote = slice->remote;
 
-	bool cards = transfer->cards && (slice->region->device || remote->cards);
-
 	if (!(remote->rails & UINT64_C(1) << path->remote))
 		return false;
-	if (__builtin_expect(cards, 0) && !seat->limits.local &&
-	    (remote->cards || !slice->region->memory[seat->index].desc))
-		return false;
-	run->rma.cards = cards;
-	run->rma.desc = cards ? slice->region->device : slice->region->memory[seat->index].desc;
+	run->rma.desc = slice->region->memory[seat->index].desc;
+	run->rma.cards = false;
 	run->rma.target = path->target;
 	run->rma.key = remote->key[path->remote].key;
 	run->rma.immediate = transfer->immediate;

@@ -1,5 +1,5 @@
 /*
- * Pages for a local rail: a piece is a list of many pages, and the worker copies along the index list. So a page of 64 bytes costs
+ * What only some rails take: a card's memory, and lists. Pages for a local rail: a piece is a list of many pages, and the worker copies along the index list. So a page of 64 bytes costs
  * a copy and not a work request. A piece that comes back and goes over a NIC is split there (stripe.c). Runs on the group's worker.
  */
 #include "engine/move/batch.h"
@@ -28,6 +28,18 @@ static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 	return piece;
 }
 
+/* A local rail takes a card's memory at either end, a NIC ours alone, where it passes that through chunks. */
+bool wf_run_of_cards(const struct wf_seat *seat, const struct wf_slice *slice, struct wf_run *run)
+{
+	run->rma.cards = slice->region->device || slice->remote->cards;
+	if (!run->rma.cards)
+		return true;
+	if (!seat->limits.local && (slice->remote->cards || !run->rma.desc))
+		return false;
+	run->rma.desc = slice->region->device;
+	return true;
+}
+
 int wf_pull_listed(struct wf_batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
 		   uint64_t budget)
 {
@@ -35,7 +47,8 @@ int wf_pull_listed(struct wf_batch *batch, struct wf_seat *seat, struct wf_path 
 	struct wf_run *run = &batch->run[batch->runs];
 	uint64_t bytes = 0;
 
-	if (!wf_run_open(seat, path, transfer, transfer->slice, run))
+	if (!wf_run_open(seat, path, transfer, transfer->slice, run) ||
+	    (transfer->cards && !wf_run_of_cards(seat, transfer->slice, run)))
 		return 0;
 	run->rma.list = &transfer->list;
 	while (run->count < room && bytes < budget) {

@@ -200,7 +200,7 @@ static void choose_tiles(struct wf_run *run, const struct wf_rail_memory *near, 
 		run->rma.key = far->tile[wf_tile_at(remote - far->base, far->step, far->tiles)];
 }
 
-/* As pull_part(), for memory with tiles: a run ends where the tile does. */
+/* As pull_part(), for memory with tiles, where a run ends where the tile does; and for a card's. */
 static int pull_tiled(struct wf_batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part,
 		      int room, uint64_t budget)
 {
@@ -217,7 +217,8 @@ static int pull_tiled(struct wf_batch *batch, struct wf_seat *seat, struct wf_pa
 		if (!piece)
 			break;
 		slice = wf_slice_of(transfer, piece->unit, &part->slice);
-		if (!wf_run_open(seat, path, transfer, slice, run)) {
+		if (!wf_run_open(seat, path, transfer, slice, run) ||
+		    (transfer->cards && !wf_run_of_cards(seat, slice, run))) {
 			wf_returned_put(piece);
 			break;
 		}

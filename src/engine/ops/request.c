@@ -1,6 +1,5 @@
 /* Checking requests and filling transfers; request.h says for whom. */
 #include "engine/ops/request.h"
-#include "engine/core/cards.h"
 #include "engine/core/engine.h"
 #include "engine/peer/peer.h"
 #include "engine/ops/verify.h"
@@ -94,11 +93,11 @@ int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_reg
 	return 0;
 }
 
-int wf_request_incarnation(struct wf_transfer *transfer, const struct wf_slice *slice)
+int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_slice *slice)
 {
-	if (atomic_load_explicit(&transfer->peer->incarnation, memory_order_relaxed) != slice->remote->incarnation)
-		return -ESTALE;
-	return slice->region->device || slice->remote->cards ? wf_cards_check(transfer, slice) : 0;
+	return atomic_load_explicit(&transfer->peer->incarnation, memory_order_relaxed) == slice->remote->incarnation
+		   ? 0
+		   : -ESTALE;
 }
 
 void wf_request_reach(struct wf_transfer *transfer)
@@ -116,7 +115,7 @@ void wf_request_reach(struct wf_transfer *transfer)
 			reach = WF_DEVICE_CHUNK;
 	}
 	transfer->reach = reach;
-	transfer->tiled = reach != UINT64_MAX;
+	transfer->tiled = transfer->cards || reach != UINT64_MAX;
 }
 
 uint64_t wf_request_most(const struct wf_transfer *transfer)

@@ -5,6 +5,7 @@
 #ifndef WF_ENGINE_REQUEST_H
 #define WF_ENGINE_REQUEST_H
 
+#include "engine/core/cards.h"
 #include "engine/ops/transfer.h"
 
 #define WF_UNIT_MAX (1u << 20)
@@ -22,8 +23,13 @@ int wf_request_peer(struct weft_engine *engine, weft_peer handle, struct wf_peer
 /* Finds both ends of a range and references them in the slice; the transfer puts them back whatever happens. */
 int wf_request_ends(struct weft_engine *engine, struct wf_slice *slice, weft_region region, weft_remote remote,
 		    uint32_t access);
-/* Checks that the slice's remote belongs to the peer's current incarnation, and that a card's memory can be carried. */
-int wf_request_incarnation(struct wf_transfer *transfer, const struct wf_slice *slice);
+/* Checks that the slice's remote belongs to the peer's current incarnation. */
+int wf_request_incarnation(const struct wf_transfer *transfer, const struct wf_slice *slice);
+/* Checks that a card's memory at either end can be carried; the peer is known by then. */
+static inline int wf_request_cards(struct wf_transfer *transfer, const struct wf_slice *slice)
+{
+	return __builtin_expect(slice->region->device || slice->remote->cards, 0) ? wf_cards_check(transfer, slice) : 0;
+}
 
 /* Piece size for a transfer of `bytes`: small enough that all rails share it, large enough that each piece is worth
  * its post. */

@@ -42,6 +42,8 @@ static int set_range(struct weft_engine *engine, struct wf_transfer *transfer, c
 		error = wf_request_peer(engine, slice->remote->peer, &transfer->peer);
 	if (!error)
 		error = wf_request_incarnation(transfer, slice);
+	if (!error)
+		error = wf_request_cards(transfer, slice);
 	if (error)
 		return error;
 	slice->local = range->local;
@@ -228,6 +230,8 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 		error = wf_request_peer(engine, slice->remote->peer, &transfer->peer);
 	if (!error)
 		error = wf_request_incarnation(transfer, slice);
+	if (!error)
+		error = wf_request_cards(transfer, slice);
 	if (error)
 		return error;
 	transfer->paged = true;

@@ -86,7 +86,8 @@ struct wf_transfer {
 	bool listed;     /* a local rail may take its pages as a list: many are one piece */
 	bool cards;      /* an end is a card's memory: only a local rail carries it */
 	bool cards_both; /* both are */
-	bool tiled;      /* some of its memory, of either end, has tiles: a piece is no longer than reach */
+	bool
+	    tiled; /* some of its memory, of either end, has tiles: a piece is no longer than reach; or it is a card's */
 	uint32_t slices;
 	uint64_t reach;
 	struct wf_slice *slice; /* &one, or in copy */
