@@ -377,10 +377,22 @@ static int own(int socket, enum fake_kind kind)
 	return read(socket, &byte, 1) == 1 ? 0 : 1;
 }
 
-static int begin_owner(enum fake_kind kind, pid_t *ret_owner)
+/* Mappings are closed by threads of their own. */
+static void wait_for_mappings(struct wf_devices *devices, uint32_t count)
+{
+	time_t until = time(NULL) + SECONDS;
+
+	while (wf_devices_opened(devices) != count && time(NULL) < until)
+		sched_yield();
+	assert_int_equal(wf_devices_opened(devices), count);
+}
+
+/* With no thread under way in the driver, whose lock the child would find taken. */
+static int begin_owner(struct wf_devices *devices, enum fake_kind kind, pid_t *ret_owner)
 {
 	int pair[2];
 
+	wait_for_mappings(devices, 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 	*ret_owner = fork();
 	if (!*ret_owner) {
@@ -411,7 +423,7 @@ static void another_process_is_reached(void **state)
 		struct wf_card *card;
 		char bytes[1000];
 		pid_t owner;
-		int socket = begin_owner(kinds[i], &owner), status;
+		int socket = begin_owner(*state, kinds[i], &owner), status;
 		void *at;
 
 		take_over(socket, &offer);
@@ -421,7 +433,7 @@ static void another_process_is_reached(void **state)
 		fake_cuda_read((char *)at + 65536, bytes, sizeof(bytes));
 		for (uint32_t j = 0; j < sizeof(bytes); j++)
 			assert_int_equal(bytes[j], (char)((j + 65536 + 5000) / 251));
-		assert_int_equal(wf_devices_opened(*state), 1);
+		wait_for_mappings(*state, 1);
 		if (kinds[i] == FAKE_PLAIN) { /* another region of the same allocation */
 			assert_int_equal(wf_device_open(*state, &offer, &again), 0);
 			assert_int_equal(wait_open(again, &at, &card), 0);
@@ -443,7 +455,7 @@ static void lies_are_refused(void **state)
 	struct wf_device_offer offer, lie;
 	struct wf_card *card;
 	pid_t owner;
-	int socket = begin_owner(FAKE_PLAIN, &owner);
+	int socket = begin_owner(*state, FAKE_PLAIN, &owner);
 	void *at;
 
 	take_over(socket, &offer);
@@ -481,6 +493,7 @@ static void lies_are_refused(void **state)
 	assert_int_equal(write(socket, "x", 1), 1);
 	close(socket);
 	assert_int_equal(waitpid(owner, NULL, 0), owner);
+	wait_for_mappings(*state, 0); /* what is mapped still can be opened again */
 	assert_int_equal(wf_device_open(*state, &offer, &opened), 0);
 	assert_int_equal(wait_open(opened, &at, &card), -EIO); /* its owner has ended */
 	wf_device_shut(opened);
