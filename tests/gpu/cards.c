@@ -276,6 +276,7 @@ static struct wf_local *open_rail(void)
 /* Owns memory until its standard input ends. */
 static int own(size_t bytes, bool spread)
 {
+	struct wf_device_memory *memory;
 	struct wf_local *local;
 	struct wf_local_end end[8];
 	struct offer offer;
@@ -284,7 +285,8 @@ static int own(size_t bytes, bool spread)
 	start();
 	local = open_rail();
 	at = spread ? virtual(bytes) : plain(bytes);
-	CHECK(!wf_local_register_device(local, probe(at, bytes), WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &offer.key));
+	memory = probe(at, bytes);
+	CHECK(!wf_local_register_device(local, memory, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, &offer.key));
 	wf_local_address(local, offer.address);
 	offer.base = (uintptr_t)at;
 	CHECK(write(3, &offer, sizeof(offer)) == sizeof(offer));
@@ -292,6 +294,7 @@ static int own(size_t bytes, bool spread)
 	while (read(0, &byte, 1) < 0)
 		wf_local_poll(local, end, 8);
 	wf_local_close(local);
+	wf_device_memory_free(memory);
 	wf_devices_close(devices);
 	return 0;
 }
