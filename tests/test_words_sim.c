@@ -1,4 +1,6 @@
 /* Words with manual progress, on simulated NICs: two peers, expectations, and a receiver that takes no events. */
+#include "base/time.h"
+#include "engine/core/engine.h"
 #include "support/sims.h"
 
 #include <errno.h>
@@ -70,6 +72,32 @@ static void a_message_waits(void **state)
 	assert_int_equal(event.tag, 5);
 	weft_event_release(&event);
 	SIMS_UNTIL(all, 3, load(&end_word) == 1);
+}
+
+/* What comes next may find the word reached before the worker has looked: then it starts all of them, and naps as if none had waited. */
+static void the_last_to_come_starts_the_others(void **state)
+{
+	const struct wf_worker *worker = &here.engine->group[0].worker;
+	struct weft_op op = { .size = sizeof(op), .start_word = &start_word, .end_word = &end_word };
+
+	store(&end_word, 0);
+	op.start_value = load(&start_word) + 1;
+	op.end_value = 1;
+	assert_int_equal(weft_send(here.engine, peer, 9, "waits", 5, &op, NULL), 0);
+	turns(1);
+	assert_true(worker->nap_most_ns != WF_NEVER);
+	store(&start_word, op.start_value);
+	op.end_value = 2;
+	assert_int_equal(weft_send(here.engine, peer, 9, "comes", 5, &op, NULL), 0);
+	SIMS_UNTIL(all, 3, load(&end_word) == 2);
+	assert_true(worker->nap_most_ns == WF_NEVER);
+	for (int i = 0; i < 2; i++) {
+		struct weft_event event;
+
+		sims_event(all, 3, there.queue, WEFT_EVENT_MESSAGE, &event);
+		assert_int_equal(event.tag, 9);
+		weft_event_release(&event);
+	}
 }
 
 /* The caller gets its answer when the word has come. */
@@ -224,9 +252,13 @@ static void nobody_listens(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_message_waits),          cmocka_unit_test(a_reply_waits),
-		cmocka_unit_test(a_call_ends_as_its_reply), cmocka_unit_test(a_scatter_to_two_peers),
-		cmocka_unit_test(nobody_listens),           cmocka_unit_test(an_expectation_writes_its_word),
+		cmocka_unit_test(a_message_waits),
+		cmocka_unit_test(a_reply_waits),
+		cmocka_unit_test(a_call_ends_as_its_reply),
+		cmocka_unit_test(a_scatter_to_two_peers),
+		cmocka_unit_test(the_last_to_come_starts_the_others),
+		cmocka_unit_test(nobody_listens),
+		cmocka_unit_test(an_expectation_writes_its_word),
 	};
 	int failed = sims_set_up(NULL);
 

@@ -230,8 +230,10 @@ bool wf_words_wait(struct wf_transfer *transfer)
 	if (word && (now != word->seen || now != word->base))
 		start_reached(word, now, UINT32_MAX); /* those before us first */
 	if (reached(now, own->start_value)) {
-		if (word && !word->first)
+		if (word && !word->first) {
 			drop(words, word);
+			set_nap(group); /* it may have been the last, and then nobody looks */
+		}
 		return false;
 	}
 	if (!word)
