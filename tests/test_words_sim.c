@@ -100,6 +100,35 @@ static void the_last_to_come_starts_the_others(void **state)
 	}
 }
 
+/* One that has not started yet takes no entry of the peer's away from one that has, or from one that comes when it was given up. */
+static void a_barrier_that_waits_keeps_nobody_waiting(void **state)
+{
+	struct weft_op op = { .size = sizeof(op), .timeout_ns = WEFT_FOREVER, .start_word = &start_word };
+	struct weft_op there_op = { .size = sizeof(op), .queue = there.queue, .timeout_ns = WEFT_FOREVER };
+	weft_remote unused;
+	weft_peer back = sim_add(&there, &here, &unused);
+	weft_transfer waits;
+	struct weft_event event;
+
+	store(&end_word, 0);
+	op.start_value = load(&start_word) + 1;
+	op.end_word = &end_word;
+	op.end_value = 1;
+	assert_int_equal(weft_barrier(here.engine, &peer, 1, 77, &op, &waits), 0);
+	assert_int_equal(weft_barrier(there.engine, &back, 1, 77, &there_op, NULL), 0);
+	turns(1000);
+	assert_int_equal(weft_transfer_cancel(here.engine, waits), 0);
+	SIMS_UNTIL(all, 3, load(&end_word) == 1 + WEFT_WORD_FAILED);
+	op.start_word = NULL;
+	op.end_value = 2;
+	store(&end_word, 0);
+	assert_int_equal(weft_barrier(here.engine, &peer, 1, 77, &op, NULL), 0);
+	SIMS_UNTIL(all, 3, load(&end_word) == 2);
+	sims_event(all, 3, there.queue, WEFT_EVENT_END, &event);
+	assert_int_equal(event.status, 0);
+	weft_event_release(&event);
+}
+
 /* The caller gets its answer when the word has come. */
 static void a_reply_waits(void **state)
 {
@@ -257,6 +286,7 @@ int main(void)
 		cmocka_unit_test(a_call_ends_as_its_reply),
 		cmocka_unit_test(a_scatter_to_two_peers),
 		cmocka_unit_test(the_last_to_come_starts_the_others),
+		cmocka_unit_test(a_barrier_that_waits_keeps_nobody_waiting),
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(an_expectation_writes_its_word),
 	};

@@ -287,7 +287,9 @@ void wf_barrier_arrived(struct wf_inbound *inbound)
 	for (struct wf_link *link = peer->operations.next; link != &peer->operations; link = link->next) {
 		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, link);
 
-		if (transfer->kind != WF_BARRIER || transfer->answered || transfer->message.tag != inbound->tag)
+		/* One that waits for its word has not been entered, and may never be: it takes its entry when it starts. */
+		if (transfer->kind != WF_BARRIER || transfer->answered || transfer->words.waits ||
+		    transfer->message.tag != inbound->tag)
 			continue;
 		transfer->answered = true;
 		wf_inbound_free(inbound);
