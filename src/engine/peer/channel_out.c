@@ -234,10 +234,11 @@ WF_HOT void wf_channel_end_acked(struct wf_peer *peer)
 
 /* ---- time ---- */
 
-/* Whatever a peer says acknowledges what it has: one that is heard after the last frames went, and does not, never got them. */
+/* A peer that is heard long after frames went, and does not acknowledge them, never got them. Not only after they went the last time:
+ * what is heard may be the very welcome for which they go again, and a peer that answers hellos says nothing else. */
 static bool is_heard_since(const struct wf_peer *peer)
 {
-	return atomic_load_explicit(&peer->heard_ns, memory_order_relaxed) > peer->out.moved_ns;
+	return atomic_load_explicit(&peer->heard_ns, memory_order_relaxed) > peer->out.doubted_ns;
 }
 
 /* Nothing of the last frames was acknowledged: over another path this time. A path that swallows frames for as long as a rail
@@ -248,10 +249,15 @@ static void send_again(struct wf_peer *peer)
 	struct wf_lane *lane = peer->lane[peer->home->index];
 	struct wf_path *path = &lane->path[peer->talk_seat];
 	struct wf_seat *seat = &peer->home->seat[peer->talk_seat];
+	uint64_t now = wf_group_now(peer->home);
 
+	if (!peer->out.resends)
+		peer->out.doubted_ns = now;
 	if (++peer->out.resends * RESEND_NS >= peer->engine->settings.rail_limit_ns && path->talks) {
-		if (seat->limits.numbers_messages && is_heard_since(peer) && wf_seat_is_open(seat, path->talk_end))
+		if (seat->limits.numbers_messages && is_heard_since(peer) && wf_seat_is_open(seat, path->talk_end)) {
 			wf_rail_note_lost(seat->rail, path->talk_end, path->talk);
+			peer->out.doubted_ns = now; /* the next one has its chance */
+		}
 		wf_lane_talk_failed(lane, path, "frames over it were not acknowledged");
 	}
 	peer->talk_seat = (peer->talk_seat + 1) % peer->home->seats;

@@ -38,6 +38,7 @@ struct wf_channel_out {
 	uint64_t credit;            /* the peer takes all below */
 	uint64_t resends;           /* how often all was sent again since acked moved */
 	uint64_t moved_ns;          /* when acked last moved, or the first frame after it was sent */
+	uint64_t doubted_ns;        /* first of those resends; or when an endpoint was last taken for deaf */
 };
 
 void wf_channel_out_init(struct wf_channel_out *out);
