@@ -163,6 +163,38 @@ static void loss_that_nothing_names_is_noticed(void **state)
 	expect_end(&b);
 }
 
+static uint64_t reopened(const struct sim *sim)
+{
+	struct weft_rail_info info;
+
+	assert_int_equal(weft_rail_info(sim->engine, 0, &info, sizeof(info)), 0);
+	return info.reopened;
+}
+
+/* A peer to which messages fail, and that greets us as often as it likes, has us reopen the endpoint that others use as well: soon at
+ * first, then seldom. */
+static void rails_are_reopened_seldom(void **state)
+{
+	weft_peer to_b, to_a;
+	uint64_t until;
+
+	open_two(1, 60 * S);
+	meet(1, &to_b, &to_a);
+	sim_fault("host=a,op=send,fault=error:13");
+	for (until = now_ns() + 6 * S; now_ns() < until;) {
+		sims_turn(both, 2);
+		assert_int_equal(weft_peer_remove(b.engine, to_a), 0); /* so that it says hello again, soon */
+		to_a = sim_add(&b, &a, &(weft_remote){ 0 });
+		for (uint64_t next = now_ns() + 100 * MS; now_ns() < next;)
+			sims_turn(both, 2);
+	}
+	assert_in_range(reopened(&a), 2, 10);
+	sim_mend(-1);
+	SIMS_UNTIL(both, 2, sim_paths(&a, to_b) == 1 && sim_paths(&b, to_a) == 1);
+	send(&a, to_b);
+	expect_end(&a);
+}
+
 static uint64_t peers_of(const struct sim *sim)
 {
 	struct weft_engine_info info;
@@ -210,6 +242,7 @@ int main(void)
 		cmocka_unit_test_teardown(both_keep_their_addresses, close_two),
 		cmocka_unit_test_teardown(peer_added_again_is_reached, close_two),
 		cmocka_unit_test_teardown(loss_that_nothing_names_is_noticed, close_two),
+		cmocka_unit_test_teardown(rails_are_reopened_seldom, close_two),
 		cmocka_unit_test_teardown(forgotten_peer_is_let_in_again, close_two),
 	};
 

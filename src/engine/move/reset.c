@@ -22,6 +22,8 @@
 
 #define REOPEN_FIRST_NS (10 * WF_MS)
 #define REOPEN_LAST_NS  (5 * WF_S)
+#define DEAF_FIRST_NS   (500 * WF_MS) /* between two resets because messages are missing; doubles … */
+#define DEAF_LAST_NS    (5 * WF_S)    /* … up to here; twice as long without one, and it begins anew */
 #define DRAIN_NS        (50 * WF_MS) /* writes that cannot be posted twice are given this long to land before a reset */
 #define DRAIN_LOOK_NS   (1 * WF_MS)
 #define ENDING_LOOK_NS  (100 * WF_US) /* between two looks whether an errand's thread has ended */
@@ -47,6 +49,22 @@ void wf_reset_ask(struct wf_seat *seat, enum wf_reset what, const char *why)
 void wf_reset_ask_quietly(struct wf_seat *seat)
 {
 	wf_reset_ask(seat, WF_RESET_OUTGOING, NULL);
+}
+
+void wf_reset_ask_deaf(struct wf_seat *seat, const char *why)
+{
+	uint64_t now = wf_group_now(seat->group), since = now - seat->deaf_ns, pause;
+
+	if (seat->reset_due || !atomic_load(&seat->up))
+		return;
+	if (!seat->deaf_ns || since > 2 * DEAF_LAST_NS)
+		seat->deaf_tries = 0;
+	pause = seat->deaf_tries ? DEAF_FIRST_NS << (seat->deaf_tries - 1) : 0;
+	if (since < (pause < DEAF_LAST_NS ? pause : DEAF_LAST_NS))
+		return;
+	seat->deaf_ns = now;
+	seat->deaf_tries += seat->deaf_tries < 10;
+	wf_reset_ask(seat, WF_RESET_OUTGOING, why);
 }
 
 void wf_reset_ask_to_stop(struct wf_seat *seat)

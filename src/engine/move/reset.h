@@ -13,6 +13,9 @@ void wf_reset_init(struct wf_seat *seat);
 void wf_reset_ask(struct wf_seat *seat, enum wf_reset what, const char *why);
 /* The same for the outgoing endpoint, when nothing is on it that anybody waits for. */
 void wf_reset_ask_quietly(struct wf_seat *seat);
+/* The same when a message is missing to a peer (greeting.h): at once, and then with growing pauses, for a peer can have it asked for as
+ * often as it likes. What is asked for too soon is not done; the next greeting asks again. */
+void wf_reset_ask_deaf(struct wf_seat *seat, const char *why);
 /* The same, unless what was told to stop leaves the rail by itself meanwhile. */
 void wf_reset_ask_to_stop(struct wf_seat *seat);
 /* The last resort when wf_seat_ring() has nothing to ring with. */

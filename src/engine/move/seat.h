@@ -102,6 +102,8 @@ struct wf_seat {
 	uint64_t nudged_ns; /* when a nudge was last sent (stripe.c) */
 	uint64_t opened_ns;
 	uint32_t reopen_tries;
+	uint64_t deaf_ns;        /* when it was last to be reopened because a message is missing, … */
+	uint32_t deaf_tries;     /* … and how often soon after the last time */
 	uint32_t granted;        /* immediates that all peers together may have unread in its completion queue */
 	enum wf_reset reset_due; /* to be reset at the end of this turn, or when what may still land has */
 	uint64_t due_ns, drain_look_ns;

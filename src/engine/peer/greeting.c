@@ -86,7 +86,7 @@ void wf_lane_frame_left(const struct wf_tx_frame *frame, int status)
 static void reopen_deaf(struct wf_lane *lane, struct wf_seat *seat, uint32_t remote)
 {
 	if (wf_lane_is_deaf(lane, seat, WF_OUTGOING, remote))
-		wf_reset_ask(seat, WF_RESET_OUTGOING, "a message failed, and the provider delivers none after it");
+		wf_reset_ask_deaf(seat, "a message failed, and the provider delivers none after it");
 }
 
 /* Hellos leave the NIC and nobody hears them. */
