@@ -406,6 +406,9 @@ static void over_nics(void **state)
 	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
 	fake_cuda_lose(false);
 	assert_status(read_from(pair.remote, 0, here.region, 0, BYTES), 0);
+	/* Revoked memory is still its owner's to use. */
+	assert_status(weft_region_revoke(pair.here.engine, here.region), 0);
+	assert_status(write_to(here.region, 0, pair.remote, 0, BYTES), 0);
 	card_here_free(&here);
 }
 

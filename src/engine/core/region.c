@@ -96,8 +96,8 @@ static int unregister_rail(struct wf_region *region, struct wf_seat *seat)
 /* Revoking takes two steps, so that it happens on every rail or on none: first it registers what local use needs … */
 static int register_local(struct wf_region *region, struct wf_seat *seat)
 {
-	if (region->device)
-		return 0; /* our own operations need nothing of the rail's */
+	if (region->device) /* for which no peer has a key: it only says that this rail takes it */
+		return wf_rail_register_device(seat->rail, region->device, 0, &region->local[seat->index]);
 	return wf_rail_needs_local(seat->rail)
 		   ? wf_rail_register(seat->rail, region->base, region->bytes, 0, 1, &region->local[seat->index])
 		   : 0;
