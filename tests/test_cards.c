@@ -510,6 +510,30 @@ static void without_pinned_memory(void **state)
 	unsetenv("FAKE_CUDA_NO_PINNED");
 }
 
+/* A NIC through which it cannot pass is no reason to refuse it where the local rail takes it. */
+static void without_pinned_memory_beside_nics(void **state)
+{
+	const struct transport *before = transport;
+	struct weft_config config;
+	struct here here;
+	uint64_t number;
+	weft_remote there;
+
+	setenv("FAKE_CUDA_NO_PINNED", "1", 1);
+	assert_true(transport_choose("tcp4"));
+	config = side_config();
+	config.flags = WEFT_WITH_LOCAL;
+	pair_open(&pair, &config, &config, BYTES);
+	transport = before;
+	here = card_here(FAKE_PLAIN, BYTES);
+	there = card_there(FAKE_PLAIN, BYTES, &number);
+	fill_card(here.memory, BYTES, 6);
+	assert_status(write_to(here.region, 0, there, 0, BYTES), 0);
+	peer_check(&pair.there, number, 0, BYTES, 6);
+	card_here_free(&here);
+	unsetenv("FAKE_CUDA_NO_PINNED");
+}
+
 static void a_peer_dies_in_a_copy(void **state)
 {
 	struct here here = card_here(FAKE_PLAIN, BYTES);
@@ -588,6 +612,7 @@ static int run(void)
 		cmocka_unit_test_setup_teardown(a_cancel_holds, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(a_lost_card_ends_operations, open_pair, close_pair),
 		cmocka_unit_test_teardown(without_pinned_memory, close_pair),
+		cmocka_unit_test_teardown(without_pinned_memory_beside_nics, close_pair),
 		cmocka_unit_test_setup_teardown(a_peer_dies_in_a_copy, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(a_region_goes_in_a_copy, open_pair, close_pair),
 		cmocka_unit_test_setup(closing_does_not_wait_for_a_card, open_pair),

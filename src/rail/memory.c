@@ -225,7 +225,7 @@ int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory 
 		       rail->name, fi_strerror(-error));
 	else
 		ret_memory->desc = (void *)(uintptr_t)device;
-	return error;
+	return 0; /* other rails may take it */
 }
 
 void wf_rail_unregister(struct wf_rail_memory *memory)
