@@ -144,10 +144,12 @@ struct wf_devices {
 	_Atomic uint32_t holders; /* the engine, and threads that open and close memory; the last one frees it */
 	_Atomic uint32_t opened;  /* mappings */
 	_Atomic uint32_t share;
-	pthread_mutex_t lock; /* what follows, and making cards */
-	pthread_cond_t fewer; /* holders */
-	bool closed;          /* the log is gone */
-	int status;           /* of loading; -EAGAIN: not tried yet */
+	pthread_mutex_t lock;   /* of this and the next two; never held while the driver works */
+	pthread_cond_t fewer;   /* holders */
+	bool closed;            /* the log is gone */
+	pthread_mutex_t making; /* loading, and making cards: a driver may hang in that */
+	_Atomic int
+	    status; /* of loading; -EAGAIN: not tried yet. Its release pairs with the acquire of who calls the driver */
 	void *library;
 	struct wf_cuda cuda;
 	struct wf_card *card[WF_CARDS_MOST];
@@ -155,11 +157,11 @@ struct wf_devices {
 
 /* driver.c */
 bool wf_cuda_is_here(void);                    /* the driver is in this process: else no address can be a card's */
-int wf_cuda_load(struct wf_devices *devices);  /* the library: 0 or -ENODEV, remembered. Takes the lock */
+int wf_cuda_load(struct wf_devices *devices);  /* the library: 0 or -ENODEV, remembered */
 int wf_cuda_start(struct wf_devices *devices); /* the driver too: 0; -ENODEV: no card. May take a second */
 int wf_cuda_errno(cu_result result);           /* 0 or a negative errno */
 const char *wf_cuda_name(const struct wf_devices *devices, cu_result result);
-/* The card, made ready at its first use. -ENODEV: there is none; -EIO, -ENOMEM. Takes the lock */
+/* The card, made ready at its first use. -ENODEV: there is none; -EIO, -ENOMEM. Waits for who makes one. */
 int wf_card_find(struct wf_devices *devices, int ordinal, struct wf_card **ret_card);
 int wf_card_find_uuid(struct wf_devices *devices, const uint8_t *uuid, struct wf_card **ret_card);
 /* Calls of the driver for a card stand between these two: the caller's own context is left as it was. 0 or a negative errno. */

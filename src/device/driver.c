@@ -7,6 +7,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -25,9 +27,10 @@ struct wf_devices *wf_devices_make(const struct wf_log *log)
 	if (!devices)
 		return NULL;
 	devices->log = log;
-	devices->status = -EAGAIN;
+	atomic_store(&devices->status, -EAGAIN);
 	atomic_store(&devices->holders, 1);
 	pthread_mutex_init(&devices->lock, NULL);
+	pthread_mutex_init(&devices->making, NULL);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&devices->fewer, &clock);
@@ -74,6 +77,7 @@ static void free_devices(struct wf_devices *devices)
 		if (devices->card[i])
 			free_card(devices->card[i]);
 	pthread_mutex_destroy(&devices->lock);
+	pthread_mutex_destroy(&devices->making);
 	pthread_cond_destroy(&devices->fewer);
 	free(devices);
 }
@@ -106,13 +110,25 @@ void wf_devices_close(struct wf_devices *devices)
 	wf_devices_put(devices);
 }
 
-/* Not under the lock. */
-void wf_device_log(struct wf_devices *devices, enum weft_log_level level, const char *what, cu_result result)
+/* Not under the lock. A thread that the driver has held up may outlive the log. */
+static __attribute__((format(printf, 3, 4))) void say(struct wf_devices *devices, enum weft_log_level level,
+						      const char *format, ...)
 {
+	char text[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
 	pthread_mutex_lock(&devices->lock);
 	if (!devices->closed)
-		wf_log(devices->log, level, "device memory: %s: %s", what, wf_cuda_name(devices, result));
+		wf_log(devices->log, level, "device memory: %s", text);
 	pthread_mutex_unlock(&devices->lock);
+}
+
+void wf_device_log(struct wf_devices *devices, enum weft_log_level level, const char *what, cu_result result)
+{
+	say(devices, level, "%s: %s", what, wf_cuda_name(devices, result));
 }
 
 /* ---- the library ---- */
@@ -147,11 +163,11 @@ static int load(struct wf_devices *devices)
 {
 	devices->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!devices->library) {
-		wf_log(devices->log, WEFT_LOG_INFO, "device memory: %s", dlerror());
+		say(devices, WEFT_LOG_INFO, "%s", dlerror());
 		return -ENODEV;
 	}
 	if (look_up(devices)) {
-		wf_log(devices->log, WEFT_LOG_WARN, "device memory: the driver is older than CUDA 11.2");
+		say(devices, WEFT_LOG_WARN, "the driver is older than CUDA 11.2");
 		return -ENODEV;
 	}
 	return 0;
@@ -159,13 +175,17 @@ static int load(struct wf_devices *devices)
 
 int wf_cuda_load(struct wf_devices *devices)
 {
-	int status;
+	int status = atomic_load_explicit(&devices->status, memory_order_acquire);
 
-	pthread_mutex_lock(&devices->lock);
-	if (devices->status == -EAGAIN)
-		devices->status = load(devices);
-	status = devices->status;
-	pthread_mutex_unlock(&devices->lock);
+	if (status != -EAGAIN)
+		return status; /* the CPU's memory does not wait for who makes a card */
+	pthread_mutex_lock(&devices->making);
+	status = atomic_load_explicit(&devices->status, memory_order_relaxed);
+	if (status == -EAGAIN) {
+		status = load(devices);
+		atomic_store_explicit(&devices->status, status, memory_order_release);
+	}
+	pthread_mutex_unlock(&devices->making);
 	return status;
 }
 
@@ -273,23 +293,22 @@ static void equip(struct wf_card *card)
 {
 	static const char *const name[] = { "weft_pages_16", "weft_pages_4", "weft_pages_1" };
 	const struct wf_cuda *cuda = &card->devices->cuda;
-	const struct wf_log *log = card->devices->log;
 	cu_result result = cuda->module_load(&card->module, wf_pages_ptx);
 
 	for (int i = 0; i < 3 && !result; i++)
 		result = cuda->module_function(&card->pages[i], card->module, name[i]);
 	if (result) {
-		wf_log(log, WEFT_LOG_WARN,
-		       "device memory: card %s does not load the page kernel (%s): pages are copied one by one",
-		       card->pci, wf_cuda_name(card->devices, result));
+		say(card->devices, WEFT_LOG_WARN,
+		    "card %s does not load the page kernel (%s): pages are copied one by one", card->pci,
+		    wf_cuda_name(card->devices, result));
 		if (card->module)
 			cuda->module_unload(card->module);
 		card->module = NULL;
 	}
 	result = cuda->host_alloc((void **)&card->chunks, CHUNKS_BYTES, CU_HOST_PORTABLE);
 	if (result) {
-		wf_log(log, WEFT_LOG_WARN, "device memory: no pinned memory for card %s: %s", card->pci,
-		       wf_cuda_name(card->devices, result));
+		say(card->devices, WEFT_LOG_WARN, "no pinned memory for card %s: %s", card->pci,
+		    wf_cuda_name(card->devices, result));
 		card->chunks = NULL;
 	}
 }
@@ -307,7 +326,7 @@ static void describe(struct wf_card *card)
 			    attribute(card, CU_DEVICE_ORDERING) < CU_ORDERING_OWNER;
 }
 
-/* Under the lock. */
+/* One at a time. */
 static int make_card(struct wf_devices *devices, int ordinal, struct wf_card **ret_card)
 {
 	struct wf_card *card = calloc(1, sizeof(*card));
@@ -322,8 +341,7 @@ static int make_card(struct wf_devices *devices, int ordinal, struct wf_card **r
 	if (!result)
 		result = devices->cuda.primary_retain(&card->context, card->device);
 	if (result) {
-		wf_log(devices->log, WEFT_LOG_WARN, "device memory: card %d: %s", ordinal,
-		       wf_cuda_name(devices, result));
+		say(devices, WEFT_LOG_WARN, "card %d: %s", ordinal, wf_cuda_name(devices, result));
 		free(card);
 		return result == CU_OUT_OF_MEMORY ? -ENOMEM : -EIO;
 	}
@@ -345,12 +363,12 @@ int wf_card_find(struct wf_devices *devices, int ordinal, struct wf_card **ret_c
 
 	if (ordinal < 0 || ordinal >= WF_CARDS_MOST)
 		return -ENODEV;
-	pthread_mutex_lock(&devices->lock);
+	pthread_mutex_lock(&devices->making);
 	if (devices->card[ordinal])
 		*ret_card = devices->card[ordinal];
 	else
 		error = make_card(devices, ordinal, ret_card);
-	pthread_mutex_unlock(&devices->lock);
+	pthread_mutex_unlock(&devices->making);
 	return error;
 }
 

@@ -136,6 +136,12 @@ cu_result cuDevicePrimaryCtxRetain(cu_context *ret_context, cu_device device)
 {
 	cu_result result = fake_enter(false);
 
+	fake.counts.stalled++;
+	while (fake.stall)
+		pthread_cond_wait(&fake.change, &fake.lock);
+	fake.counts.stalled--;
+	if (!result && fake.lost)
+		result = FAKE_LOST;
 	if (!result) {
 		primary[device].retained++;
 		fake.counts.contexts++;
@@ -248,6 +254,14 @@ void fake_cuda_slow(uint32_t microseconds)
 {
 	pthread_mutex_lock(&fake.lock);
 	fake.slow_us = microseconds;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_cuda_stall(bool stall)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.stall = stall;
+	pthread_cond_broadcast(&fake.change);
 	pthread_mutex_unlock(&fake.lock);
 }
 

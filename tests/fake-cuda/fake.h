@@ -27,6 +27,7 @@ void fake_cuda_write(void *memory, const void *from, size_t bytes);
 void fake_cuda_read(const void *memory, void *to, size_t bytes);
 void fake_cuda_hold(bool hold);             /* copies that were asked for wait until it is lifted */
 void fake_cuda_slow(uint32_t microseconds); /* each copy takes this much longer */
+void fake_cuda_stall(bool stall);           /* who makes a card ready waits in the driver until it is lifted */
 void fake_cuda_lose(bool lost);             /* from now on every call fails, as with a card that fell off the bus */
 
 struct fake_counts {
@@ -35,6 +36,7 @@ struct fake_counts {
 	uint64_t contextless;             /* calls that failed for want of a context */
 	uint64_t illegal;                 /* accesses to what is not there */
 	uint64_t flushes;
+	uint64_t stalled;                                                    /* threads that wait in the driver */
 	uint64_t waiting;                                                    /* copies asked for and not made */
 	int64_t contexts;                                                    /* primary ones retained … */
 	int64_t streams, events, modules, pinned, opened, reserved, handles; /* … and what else was not given back */

@@ -30,7 +30,7 @@ struct block {
 struct fake {
 	pthread_mutex_t lock;
 	pthread_cond_t change;
-	bool started, lost, hold, running;
+	bool started, lost, hold, stall, running;
 	int cards;
 	uint32_t slow_us;
 	cu_result sticky; /* a copy went wrong: every later call says so */

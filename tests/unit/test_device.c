@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sched.h>
@@ -514,6 +515,52 @@ static void who_gives_up_leaves_nothing(void **state)
 	}
 }
 
+static _Atomic int closed, late;
+
+static void log_late(void *context, enum weft_log_level level, const char *text)
+{
+	late += closed;
+}
+
+/* A driver hangs in a thread that opens a peer's memory. Closing waits for a bounded time, the CPU's memory is probed meanwhile, and
+ * the thread says nothing to a log that is gone. */
+static void closing_does_not_wait_for_a_driver(void **state)
+{
+	static const struct wf_log log = { .fn = log_late };
+	struct wf_devices *devices = wf_devices_make(&log);
+	struct wf_device_offer offer = { .way = WF_WAY_FILE, .bytes = 4096, .count = 1 };
+	void *pinned = fake_cuda_alloc(0, BYTES, FAKE_PINNED);
+	int fd = dup(0);
+	time_t until = time(NULL) + SECONDS;
+	struct wf_device_opened *opened;
+	struct wf_device_memory *memory;
+	enum wf_device_kind kind;
+
+	memset(offer.uuid, 0x40, sizeof(offer.uuid));
+	offer.part[0].bytes = 4096;
+	offer.part[0].fd = fd;
+	closed = late = 0;
+	fake_cuda_stall(true);
+	assert_int_equal(wf_device_open(devices, &offer, &opened), 0);
+	while (!fake_cuda_counts().stalled && time(NULL) < until)
+		sched_yield();
+	assert_int_equal(fake_cuda_counts().stalled, 1);
+	assert_int_equal(wf_device_probe(devices, pinned, BYTES, &kind, &memory), 0);
+	assert_int_equal(kind, WF_DEVICE_PINNED);
+	wf_device_shut(opened);
+	wf_devices_close(devices);
+	closed = 1;
+	fake_cuda_lose(true);
+	fake_cuda_stall(false);
+	until = time(NULL) + SECONDS;
+	while (fcntl(fd, F_GETFD) >= 0 && time(NULL) < until) /* what it was given goes last */
+		sched_yield();
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	fake_cuda_lose(false);
+	assert_int_equal(late, 0);
+	fake_cuda_free(pinned);
+}
+
 static void only_old_cards_are_flushed(void **state)
 {
 	char *a = fake_cuda_alloc(0, BYTES, FAKE_PLAIN);
@@ -540,6 +587,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(another_process_is_reached, open_devices, close_devices),
 		cmocka_unit_test_setup_teardown(lies_are_refused, open_devices, close_devices),
 		cmocka_unit_test_setup_teardown(who_gives_up_leaves_nothing, open_devices, close_devices),
+		cmocka_unit_test_setup_teardown(closing_does_not_wait_for_a_driver, open_devices, close_devices),
 		cmocka_unit_test_setup_teardown(only_old_cards_are_flushed, open_devices, close_devices),
 	};
 
