@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define ASK_AGAIN_NS (50 * WF_MS) /* the owner's answer may have found no room */
+#define FORGOTTEN_NS (2 * WF_S)   /* who still waits for it asks again and again */
 
 static struct wf_opened **bucket_of(struct wf_line *line, uint64_t key)
 {
@@ -235,18 +236,25 @@ void wf_opened_answered(struct wf_line *line, const struct wf_letter *letter, in
 		opened->status = -EACCES;
 }
 
-static bool is_over(const struct wf_line *line, const struct wf_opened *opened)
+/* What its operation has given up waiting for must not keep the descriptors of a set that its owner never ends, nor a card's memory
+ * mapped. */
+static bool is_over(const struct wf_line *line, struct wf_opened *opened, uint64_t now_ns)
 {
-	return !opened->jobs && !opened->status &&
-	       atomic_load_explicit(&line->board->life[opened->slot], memory_order_relaxed) != opened->life;
+	if (opened->jobs || (opened->device && opened->status == -EINPROGRESS && look_at_device(opened)))
+		return false;
+	if (opened->status)
+		return now_ns - opened->asked_ns > FORGOTTEN_NS;
+	return atomic_load_explicit(&line->board->life[opened->slot], memory_order_relaxed) != opened->life;
 }
 
 void wf_opened_sweep(struct wf_line *line)
 {
+	uint64_t now_ns = wf_now_ns();
+
 	for (uint32_t i = 0; line->board && i < WF_BUCKETS; i++)
 		for (struct wf_opened *opened = line->bucket[i], *next; opened; opened = next) {
 			next = opened->next;
-			if (is_over(line, opened))
+			if (is_over(line, opened, now_ns))
 				drop(line, opened);
 		}
 }

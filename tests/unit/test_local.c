@@ -1,4 +1,5 @@
 /* The local rail alone: shared memory, lines, copies, lists of pages, guests, sleep, and death. */
+#include "base/time.h"
 #include "local/internal.h"
 
 #include <setjmp.h>
@@ -270,6 +271,50 @@ static void parts_are_collected(void **state)
 	wf_devices_close(devices);
 	open_rail(&two->a);
 	open_rail(&two->b);
+}
+
+/* A set of parts that its owner never ends, or that nobody waits for any more, holds no descriptor and no mapping for long. */
+static void what_nobody_waits_for_goes(void **state)
+{
+	struct two *two = *state;
+	struct wf_local_run run = { .target = two->a.to, .key = 77, .cards = true };
+	struct wf_devices *devices = wf_devices_make(&quiet);
+	struct wf_letter letter = { .kind = WF_LETTER_OPENED,
+				    .key = 77,
+				    .base = 65536,
+				    .bytes = 10000,
+				    .life = 1,
+				    .parts = 3,
+				    .way = WF_WAY_FILE,
+				    .part_bytes = 4096 };
+	struct wf_opened **opened;
+	time_t until = time(NULL) + SECONDS;
+	int fd = open("/dev/null", O_RDONLY), held;
+
+	wf_local_use_devices(two->a.local, devices);
+	send_from_a(two, "x", 1);
+	opened = &two->a.local->line[0]->bucket[77 % WF_BUCKETS];
+	for (uint32_t parts = 1; parts <= 3; parts += 2) {
+		assert_int_equal(wf_local_begin(two->a.local, &run), -EAGAIN);
+		for (letter.part = 0; letter.part < parts; letter.part++)
+			wf_opened_answered(two->a.local->line[0], &letter, fd);
+		(*opened)->asked_ns = wf_now_ns();
+		held = parts < 3 ? (*opened)->offer->part[0].fd : -1;
+		wf_local_sweep(two->a.local);
+		assert_non_null(*opened);
+		(*opened)->asked_ns -= 10 * WF_S;
+		do
+			wf_local_sweep(two->a.local);
+		while (*opened && time(NULL) < until); /* a thread opens the whole set */
+		assert_null(*opened);
+		assert_true(held < 0 || fcntl(held, F_GETFD) < 0);
+	}
+	while (wf_devices_opened(devices) && time(NULL) < until)
+		sched_yield();
+	assert_int_equal(wf_devices_opened(devices), 0);
+	close(fd);
+	wf_local_use_devices(two->a.local, NULL);
+	wf_devices_close(devices);
 }
 
 /* Memory in a file that its owner shares is mapped. */
@@ -549,6 +594,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(files_are_mapped, open_two, close_two),
 		cmocka_unit_test_setup_teardown(holds_are_waited_for, open_two, close_two),
 		cmocka_unit_test_setup_teardown(parts_are_collected, open_two, close_two),
+		cmocka_unit_test_setup_teardown(what_nobody_waits_for_goes, open_two, close_two),
 		cmocka_unit_test_setup_teardown(lists_are_copied, open_two, close_two),
 		cmocka_unit_test_setup_teardown(other_users_are_few, open_two, close_two),
 		cmocka_unit_test_setup_teardown(stopped_writer, open_two, close_two),
