@@ -23,7 +23,7 @@
 #define REOPEN_FIRST_NS (10 * WF_MS)
 #define REOPEN_LAST_NS  (5 * WF_S)
 #define DEAF_FIRST_NS   (500 * WF_MS) /* between two resets because messages are missing; doubles … */
-#define DEAF_LAST_NS    (5 * WF_S)    /* … up to here; twice as long without one, and it begins anew */
+#define DEAF_LAST_NS    (2 * WF_S)    /* … up to here; twice as long without one, and it begins anew */
 #define DRAIN_NS        (50 * WF_MS) /* writes that cannot be posted twice are given this long to land before a reset */
 #define DRAIN_LOOK_NS   (1 * WF_MS)
 #define ENDING_LOOK_NS  (100 * WF_US) /* between two looks whether an errand's thread has ended */
