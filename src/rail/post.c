@@ -54,6 +54,7 @@ static int rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const 
 	    run->read ? ep->rma->readmsg : ep->rma->writemsg;
 	uint64_t flags =
 	    FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? rail->immediate_flags : 0);
+	int silent = run->has_immediate && rail->quirks->rings_immediates ? 0 : more ? count : count - 1;
 
 	if (run->read && rail->unrung) { /* see rings_later(); the caller posts something that rings */
 		*ret_error = -EAGAIN;
@@ -61,7 +62,7 @@ static int rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const 
 	}
 	remote[0].key = run->key;
 	for (int i = 0; i < count; i++) {
-		bool ring = !more && i + 1 == count;
+		bool ring = i >= silent;
 		ssize_t result;
 
 		if (__builtin_expect(rma[i].ranges != NULL, 0)) {

@@ -28,10 +28,11 @@ struct wf_quirks {
 	uint32_t keep_addresses;
 	/* it numbers messages by peer, and removing an address forgets the numbers on one side only: this many unused ones stay */
 	uint32_t idle_addresses;
-	uint32_t frame_least; /* shorter messages take longer than this many bytes */
-	uint32_t most_pages;  /* most pages in one region that peers may write to; 0: no known limit */
-	bool emulates;        /* emulates writes where the card has none; FI_OPT_EFA_EMULATED_WRITE tells */
-	bool own_shm;         /* it takes another way to peers of the same host, unless FI_LOCAL_COMM is left out */
+	bool rings_immediates; /* writes with one go without FI_MORE: the provider may repeat them as they were */
+	uint32_t frame_least;  /* shorter messages take longer than this many bytes */
+	uint32_t most_pages;   /* most pages in one region that peers may write to; 0: no known limit */
+	bool emulates;         /* emulates writes where the card has none; FI_OPT_EFA_EMULATED_WRITE tells */
+	bool own_shm;          /* it takes another way to peers of the same host, unless FI_LOCAL_COMM is left out */
 	/* it posts rx_attr->size buffers of its own: this many are enough; 0: it does not */
 	uint32_t receives;
 	/* closing an endpoint with a message on it that nobody has read makes it use what it has freed */
