@@ -334,7 +334,7 @@ enum weft_notify {
  * Words: 64-bit numbers by which operations start and say that they have ended, with no thread of the program's in between. A CUDA
  * stream writes one with cuStreamWriteValue64() and waits for one with cuStreamWaitValue64(…, CU_STREAM_WAIT_VALUE_GEQ); kernels
  * and threads do it with a store that is a release and a load that is an acquire. Words are the program's and lie on multiples of
- * 8 bytes. A word has reached a value when (int64_t)(word - value) >= 0, so it may wrap around.
+ * 8 bytes, in memory that the CPU reads and writes: pinned or managed memory will do, a card's own will not. A word has reached a value when (int64_t)(word - value) >= 0, so it may wrap around.
  *
  * start_word: the operation is accepted at once, and its request is copied; it starts when the word has reached start_value, and
  * only then is its memory read or written. Its deadline counts from the submission. Until it starts, whatever ends an operation

@@ -84,10 +84,9 @@ struct wf_transfer {
 	bool paged;
 	bool plain;      /* every page is a piece of its own, of memory that is registered as one */
 	bool listed;     /* a local rail may take its pages as a list: many are one piece */
-	bool cards;      /* an end is a card's memory: only a local rail carries it */
+	bool cards;      /* an end is a card's memory: its runs are opened one by one (listed.c) */
 	bool cards_both; /* both are */
-	bool
-	    tiled; /* some of its memory, of either end, has tiles: a piece is no longer than reach; or it is a card's */
+	bool tiled;      /* a piece is no longer than reach: some of its memory has tiles, or is a card's */
 	uint32_t slices;
 	uint64_t reach;
 	struct wf_slice *slice; /* &one, or in copy */
