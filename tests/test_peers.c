@@ -135,30 +135,18 @@ static void reply_ends(void **state)
 {
 	struct weft_op call = { .size = sizeof(call), .queue = pair.here.queue, .tag = 40 };
 	struct weft_event event;
-	struct side other;
-	struct weft_config config = side_config();
-	struct blob address;
-	weft_peer to;
+	struct peer_event seen;
 
-	/* Two engines here, so that the test sees both ends. */
-	assert_status(side_open(&other, &config), 0);
-	address_of(other.engine, &address);
-	assert_status(weft_peer_add(pair.here.engine, address.data, address.bytes, NULL, &to), 0);
-	assert_status(weft_call(pair.here.engine, to, 4, "how", 3, &call, NULL), 0);
-	assert_status(side_wait(&other, WEFT_EVENT_CALL, 4, LIMIT, &event), 0);
-	struct weft_op reply = { .size = sizeof(reply), .queue = other.queue, .tag = 41 };
-
-	assert_status(weft_reply(other.engine, event.peer, event.call, 0, "so", 2, &reply, NULL), 0);
-	weft_event_release(&event);
+	assert_status(weft_call(pair.here.engine, pair.peer, 4, "how", 3, &call, NULL), 0);
+	peer_wait(&pair.there, WEFT_EVENT_CALL, 4, &seen);
+	peer_do(&pair.there,
+		&(struct command){ .code = COMMAND_REPLY, .bytes = 2, .arg = { seen.peer, seen.call, 0, 41 } }, "so");
 	wait_for_event(&pair.here, WEFT_EVENT_REPLY, 40, &event);
 	assert_memory_equal(event.data, "so", 2);
 	weft_event_release(&event);
-	assert_status(side_wait(&other, WEFT_EVENT_END, 41, LIMIT, &event), 0);
-	assert_status(event.status, 0);
-	assert_int_equal(event.bytes, 2);
-	weft_event_release(&event);
-	assert_status(weft_peer_remove(pair.here.engine, to), 0);
-	assert_status(side_close(&other), 0);
+	peer_wait(&pair.there, WEFT_EVENT_END, 41, &seen);
+	assert_status(seen.status, 0);
+	assert_int_equal(seen.bytes, 2);
 }
 
 /* What is expected of a peer ends with it; what is expected of anybody does not. */

@@ -23,7 +23,7 @@ enum command_code {
 	COMMAND_DRAIN,        /* first tag, count, limit: messages in order with contents by seed = tag → value: how
 			  many */
 	COMMAND_SERVE,        /* count, status, limit: answers that many calls with their own data */
-	COMMAND_REPLY,        /* peer, call, status; payload: data */
+	COMMAND_REPLY,        /* peer, call, status, tag (0: no event at its end); payload: data */
 	COMMAND_EXPECT,       /* immediate, count, tag */
 	COMMAND_BARRIER,      /* id, tag; payload: peers */
 	COMMAND_QUIET,        /* 1: makes no progress from now on (manual engine) until 0 */

@@ -245,8 +245,10 @@ static int do_serve(struct server *server, const uint64_t *arg)
 
 static int do_reply(struct server *server, const uint64_t *arg)
 {
+	struct weft_op op = { .size = sizeof(op), .queue = server->side.queue, .tag = arg[3] };
+
 	return weft_reply(server->side.engine, arg[0], arg[1], (int)(int64_t)arg[2], server->payload,
-			  server->command.bytes, NULL, NULL);
+			  server->command.bytes, op.tag ? &op : NULL, NULL);
 }
 
 static int do_expect(struct server *server, const uint64_t *arg)
