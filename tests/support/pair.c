@@ -34,9 +34,10 @@ weft_remote import(struct side *side, weft_peer peer, const struct blob *descrip
 	return remote;
 }
 
+/* Twice the limit: where only silence tells of a death, most of one limit passes before it is known. */
 void wait_for_event(struct side *side, enum weft_event_type type, uint64_t tag, struct weft_event *ret)
 {
-	int error = side_wait(side, type, tag, LIMIT, ret);
+	int error = side_wait(side, type, tag, 2 * LIMIT, ret);
 
 	if (error)
 		fail_msg("no event %d with tag %llu: %d", type, (unsigned long long)tag, error);
