@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a small example over tcp and shared memory and looks at every line it prints."""
+"""Runs a small example over tcp and the local rail and looks at every line it prints."""
 import os
 import re
 import subprocess
@@ -33,8 +33,8 @@ class Example(unittest.TestCase):
     def test_tcp(self):
         self.look("tcp")
 
-    def test_shared_memory(self):
-        self.look("shm")
+    def test_local(self):
+        self.look("local")
 
 
 if __name__ == "__main__":
