@@ -309,7 +309,7 @@ int weft_peer_list(weft_engine *engine, weft_peer *peers, uint32_t *count);
 /* -ESTALE: the descriptor is not of the peer's present incarnation. -ENOENT: no such peer. -EPROTO, -EBADMSG, -EPROTONOSUPPORT:
  * the blob is not one, damaged, or of another version. -EMLINK: too many remotes. -ENOMEM. The blob is copied. */
 int weft_remote_import(weft_engine *engine, weft_peer peer, const void *blob, size_t bytes, weft_remote *ret_remote);
-/* Operations that use it go on. -ENOENT: no such remote. */
+/* -EBUSY: operations use it; take their ends first. -ENOENT: no such remote. */
 int weft_remote_close(weft_engine *engine, weft_remote remote);
 
 /* ---- operations ------------------------------------------------------------------------------------------ */

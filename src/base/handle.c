@@ -3,12 +3,17 @@
 #include "base/hot.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A slot's state: references, threads that walk past it, whether it is live, generation. Walkers keep the object too, but are
+ * counted apart: who asks whether it is in use does not mean them. */
+#define REFERENCES    UINT64_C(0x03ffffff)
+#define WALKER        UINT64_C(0x04000000)
+#define HELD          UINT64_C(0xffffffff) /* both */
 #define LIVE          (UINT64_C(1) << 32)
-#define REFERENCES    UINT64_C(0xffffffff)
 #define GENERATION(s) ((s) >> 33)
 #define FIRST_CHUNK   64u
 #define GENERATIONS   UINT64_C(0x7fffffff)
@@ -117,7 +122,7 @@ WF_HOT void *wf_handle_get(struct wf_handles *handles, uint64_t handle)
 		return NULL;
 	state = atomic_load_explicit(&slot->state, memory_order_relaxed);
 	do {
-		if (!matches(state, handle))
+		if (!matches(state, handle) || (state & REFERENCES) == REFERENCES)
 			return NULL;
 	} while (!atomic_compare_exchange_weak_explicit(&slot->state, &state, state + 1, memory_order_acquire,
 							memory_order_relaxed));
@@ -136,19 +141,25 @@ WF_HOT void wf_handle_ref(struct wf_handles *handles, uint64_t handle)
 	atomic_fetch_add_explicit(&slot_of(handles, handle)->state, 1, memory_order_relaxed);
 }
 
-WF_HOT void wf_handle_put(struct wf_handles *handles, uint64_t handle)
+/* kind: 1 or WALKER. */
+WF_HOT static void let_go(struct wf_handles *handles, uint64_t handle, uint64_t kind)
 {
 	struct wf_handle_slot *slot = slot_of(handles, handle);
 	/* acq_rel: everything that other threads did with the object happens before its release. */
-	uint64_t state = atomic_fetch_sub_explicit(&slot->state, 1, memory_order_acq_rel);
+	uint64_t state = atomic_fetch_sub_explicit(&slot->state, kind, memory_order_acq_rel);
 
-	if ((state & REFERENCES) != 1)
+	if ((state & HELD) != kind)
 		return;
 	handles->release(slot->object);
 	pthread_mutex_lock(&handles->lock);
 	slot->next_free = handles->first_free;
 	handles->first_free = (uint32_t)handle;
 	pthread_mutex_unlock(&handles->lock);
+}
+
+WF_HOT void wf_handle_put(struct wf_handles *handles, uint64_t handle)
+{
+	let_go(handles, handle, 1);
 }
 
 void *wf_handle_retire(struct wf_handles *handles, uint64_t handle)
@@ -199,6 +210,25 @@ uint32_t wf_handle_references(struct wf_handles *handles, uint64_t handle)
 	return (uint32_t)(atomic_load(&slot_of(handles, handle)->state) & REFERENCES);
 }
 
+/* Like get(), as a walker. While there is no room to count another one, somebody else's short visit is waited for. */
+static void *visit(struct wf_handles *handles, uint64_t handle)
+{
+	struct wf_handle_slot *slot = slot_of(handles, handle);
+	uint64_t state = atomic_load_explicit(&slot->state, memory_order_relaxed);
+
+	for (;;) {
+		if (!matches(state, handle))
+			return NULL;
+		if ((state & HELD) >= HELD - REFERENCES) {
+			sched_yield();
+			state = atomic_load_explicit(&slot->state, memory_order_relaxed);
+		} else if (atomic_compare_exchange_weak_explicit(&slot->state, &state, state + WALKER,
+								 memory_order_acquire, memory_order_relaxed)) {
+			return slot->object;
+		}
+	}
+}
+
 void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *context), void *context)
 {
 	uint32_t slots;
@@ -209,24 +239,24 @@ void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *
 	for (uint32_t number = 1; number <= slots; number++) {
 		uint64_t state = atomic_load_explicit(&slot_at(handles, number)->state, memory_order_relaxed);
 		uint64_t handle = make_handle(GENERATION(state), number);
-		void *object = wf_handle_get(handles, handle);
+		void *object = visit(handles, handle);
 
 		if (!object)
 			continue;
 		fn(object, context);
-		wf_handle_put(handles, handle);
+		let_go(handles, handle, WALKER);
 	}
 }
 
 void wf_handles_purge(struct wf_handles *handles, void (*fn)(void *object))
 {
 	for (uint32_t number = 1; fn && number <= handles->slots; number++)
-		if (atomic_load(&slot_at(handles, number)->state) & REFERENCES)
+		if (atomic_load(&slot_at(handles, number)->state) & HELD)
 			fn(slot_at(handles, number)->object);
 	for (uint32_t number = 1; number <= handles->slots; number++) {
 		struct wf_handle_slot *slot = slot_at(handles, number);
 
-		if (!(atomic_load(&slot->state) & REFERENCES))
+		if (!(atomic_load(&slot->state) & HELD))
 			continue;
 		atomic_store(&slot->state, 0);
 		handles->release(slot->object);

@@ -30,7 +30,7 @@ void wf_handles_destroy(struct wf_handles *handles);
 
 /* The object starts with one reference, the owner's. */
 int wf_handle_add(struct wf_handles *handles, void *object, uint64_t *ret_handle);
-void *wf_handle_get(struct wf_handles *handles, uint64_t handle); /* NULL: unknown or retired */
+void *wf_handle_get(struct wf_handles *handles, uint64_t handle); /* NULL: unknown or retired, or 2^26 use it */
 /* Takes no reference: for callers that know that nobody frees the object meanwhile. */
 void *wf_handle_peek(struct wf_handles *handles, uint64_t handle);
 void wf_handle_ref(struct wf_handles *handles, uint64_t handle); /* the caller already holds a reference */
@@ -40,11 +40,12 @@ void wf_handle_put(struct wf_handles *handles, uint64_t handle);
 void *wf_handle_retire(struct wf_handles *handles, uint64_t handle);
 /* Undoes retire(), for the owner. */
 void wf_handle_revive(struct wf_handles *handles, uint64_t handle);
-/* Retires the handle only if the owner holds the sole reference: else -EBUSY, or -ENOENT if it is not live. */
+/* Retires the handle only if the owner holds the sole reference, walkers of each() not counted: else -EBUSY, or -ENOENT if it is
+ * not live. */
 int wf_handle_retire_idle(struct wf_handles *handles, uint64_t handle);
-/* Number of references, including the owner's. The caller holds one. */
+/* Number of references, including the owner's. The caller holds one, or walks. */
 uint32_t wf_handle_references(struct wf_handles *handles, uint64_t handle);
-/* Calls fn for every live object, and holds a reference during each call. */
+/* Calls fn for every live object, and keeps it meanwhile. That is no reference: the object is not in use by it. */
 void wf_handles_each(struct wf_handles *handles, void (*fn)(void *object, void *context), void *context);
 /* Runs at the very end, on the only thread left: calls fn, then release, for every object that still has references,
  * live or not. */

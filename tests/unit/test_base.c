@@ -215,6 +215,39 @@ static void handle_life(void **state)
 	wf_handles_destroy(&handles);
 }
 
+struct walk {
+	struct wf_handles handles;
+	uint64_t handle;
+};
+
+/* Meanwhile its owner finds that nobody uses it, and lets it go. */
+static void close_visited(void *object, void *context)
+{
+	struct walk *walk = context;
+
+	assert_int_equal(wf_handle_references(&walk->handles, walk->handle), 1);
+	assert_int_equal(wf_handle_retire_idle(&walk->handles, walk->handle), 0);
+	wf_handle_put(&walk->handles, walk->handle);
+	assert_int_equal(atomic_load(&released), 0);
+}
+
+static void handle_visited(void **state)
+{
+	struct walk walk;
+	int object;
+
+	atomic_store(&released, 0);
+	wf_handles_init(&walk.handles, on_release);
+	assert_int_equal(wf_handle_add(&walk.handles, &object, &walk.handle), 0);
+	wf_handles_each(&walk.handles, close_visited, &walk);
+	assert_int_equal(atomic_load(&released), 1);
+	assert_int_equal(wf_handle_add(&walk.handles, &object, &walk.handle), 0); /* in the same slot */
+	assert_ptr_equal(wf_handle_retire(&walk.handles, walk.handle), &object);
+	wf_handle_put(&walk.handles, walk.handle);
+	assert_int_equal(atomic_load(&released), 2);
+	wf_handles_destroy(&walk.handles);
+}
+
 static void count_one(void *object, void *context)
 {
 	++*(int *)context;
@@ -438,10 +471,10 @@ static void heap(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ring_alone),  cmocka_unit_test(ring_threads), cmocka_unit_test(queue_threads),
-		cmocka_unit_test(handle_life), cmocka_unit_test(handle_many),  cmocka_unit_test(handle_threads),
-		cmocka_unit_test(pool),        cmocka_unit_test(errors),       cmocka_unit_test(deadlines),
-		cmocka_unit_test(logging),     cmocka_unit_test(heap),
+		cmocka_unit_test(ring_alone),     cmocka_unit_test(ring_threads),   cmocka_unit_test(queue_threads),
+		cmocka_unit_test(handle_life),    cmocka_unit_test(handle_visited), cmocka_unit_test(handle_many),
+		cmocka_unit_test(handle_threads), cmocka_unit_test(pool),           cmocka_unit_test(errors),
+		cmocka_unit_test(deadlines),      cmocka_unit_test(logging),        cmocka_unit_test(heap),
 	};
 
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);

@@ -565,10 +565,10 @@ static void revoke_match(void *object, void *context)
 
 	if (remote->peer != revoked->peer || remote->region != revoked->region)
 		return;
-	/* Sequentially consistent with wf_request_ends(): either that sees the mark or we see its reference. The owner and
-	 * wf_handles_each() hold one each. */
+	/* Sequentially consistent with wf_request_ends(): either that sees the mark or we see its reference. The owner holds
+	 * one. */
 	atomic_store(&remote->revoked, 1);
-	revoked->used |= wf_handle_references(&remote->engine->remotes, remote->handle) > 2;
+	revoked->used |= wf_handle_references(&remote->engine->remotes, remote->handle) > 1;
 }
 
 bool wf_remote_revoked(struct weft_engine *engine, weft_peer peer, uint64_t region)
