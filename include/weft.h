@@ -131,10 +131,11 @@ struct weft_config {
 	/* peers connect to these ports, for a firewall: "20000-20100"; default: any. One port per rail and engine of a
 	 * host. Providers without ports (shm, efa) ignore it */
 	const char *ports;
+	uint64_t close_limit_ns; /* how long weft_engine_close() waits for a worker inside its provider; default 5 s */
 };
 #define WEFT_CONFIG_INIT                                                                                               \
 	{                                                                                                              \
-		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0              \
+		sizeof(struct weft_config), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0           \
 	}
 
 /* Opens every rail that config allows and starts the workers. config may be NULL: all defaults. It and its texts are copied.

@@ -12,7 +12,7 @@
  * last field of each is named here. */
 #define NO_PADDING(type, last)                                                                                         \
 	_Static_assert(sizeof(struct type) == offsetof(struct type, last) + sizeof(((struct type *)0)->last), #type)
-NO_PADDING(weft_config, ports);
+NO_PADDING(weft_config, close_limit_ns);
 NO_PADDING(weft_peer_config, user);
 NO_PADDING(weft_op, notify_word_value);
 NO_PADDING(weft_write, bytes);

@@ -85,12 +85,14 @@ static void read_back(void **state)
 
 	config.max_transfers = 100;
 	config.timeout_ns = 7 * S;
+	config.close_limit_ns = 9 * S;
 	assert_status(side_open(&side, &config), 0);
 	assert_status(weft_engine_config(side.engine, &effective, sizeof(effective)), 0);
 	assert_int_equal(effective.size, sizeof(effective));
 	assert_string_equal(effective.provider, transport->provider);
 	assert_true(effective.max_transfers >= 100);
 	assert_true(effective.timeout_ns == 7 * S);
+	assert_true(effective.close_limit_ns == 9 * S);
 	assert_true(effective.heartbeat_ns == config.heartbeat_ns);
 	assert_true(effective.peer_limit_ns == config.peer_limit_ns);
 	assert_true(effective.max_message == 4u << 20);

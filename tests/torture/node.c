@@ -7,7 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#define CLOSE_LIMIT_NS (6 * WEFT_SECOND)
+#define CLOSE_LIMIT_NS                                                                                                 \
+	(5 * WEFT_SECOND + 5 * world.slack_ns) /* a provider that takes long to close a rail has several */
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static char specification[512];
@@ -56,6 +57,7 @@ static int open_engine(struct node *node)
 	config.heartbeat_ns = 100 * WEFT_MILLISECOND;
 	config.peer_limit_ns = WEFT_SECOND;
 	config.rail_limit_ns = 300 * WEFT_MILLISECOND;
+	config.close_limit_ns = CLOSE_LIMIT_NS;
 	config.log = log_line;
 	config.log_context = node;
 	snprintf(name, sizeof(name), "n%u", node->index);
@@ -192,7 +194,7 @@ void node_close(struct node *node, bool restart)
 	took = now_ns() - before;
 	if (rc)
 		fail(NULL, "weft_engine_close said %s", weft_strerror(rc));
-	if (took > CLOSE_LIMIT_NS + 8 * watch_lateness(before))
+	if (took > CLOSE_LIMIT_NS + WEFT_SECOND + 8 * watch_lateness(before))
 		fail(NULL, "weft_engine_close took %.1f s", (double)took / 1e9);
 	node->engine = NULL;
 	node->replies = 0;

@@ -58,7 +58,7 @@ int wf_settings_read(const struct weft_config *config, const struct wf_log *log,
 	settings->peer_limit_ns = or_default(config->peer_limit_ns, 3 * WF_S);
 	settings->rail_limit_ns = or_default(config->rail_limit_ns, 1 * WF_S);
 	settings->control_ns = CONTROL_NS;
-	settings->close_ns = CLOSE_NS;
+	settings->close_ns = or_default(config->close_limit_ns, CLOSE_NS);
 	if (settings->window_frames > WF_WINDOW_FRAMES)
 		settings->window_frames = WF_WINDOW_FRAMES;
 	if (settings->flags & ~(WEFT_MANUAL_PROGRESS | WEFT_REFUSE_UNKNOWN | WEFT_WITH_LOCAL | WEFT_NO_LOCAL)) {
@@ -94,4 +94,5 @@ void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_
 	ret_config->heartbeat_ns = settings->heartbeat_ns;
 	ret_config->peer_limit_ns = settings->peer_limit_ns;
 	ret_config->rail_limit_ns = settings->rail_limit_ns;
+	ret_config->close_limit_ns = settings->close_ns;
 }

@@ -120,6 +120,7 @@ static void print_config(const struct info *info)
 		{ "heartbeat", config->heartbeat_ns, given->heartbeat_ns },
 		{ "peer_limit", config->peer_limit_ns, given->peer_limit_ns },
 		{ "rail_limit", config->rail_limit_ns, given->rail_limit_ns },
+		{ "close_limit", config->close_limit_ns, given->close_limit_ns },
 	};
 	char text[32];
 
@@ -279,6 +280,7 @@ static void json_config(const struct info *info, struct cmd_json *json)
 	cmd_json_number(json, "heartbeat_ns", config->heartbeat_ns);
 	cmd_json_number(json, "peer_limit_ns", config->peer_limit_ns);
 	cmd_json_number(json, "rail_limit_ns", config->rail_limit_ns);
+	cmd_json_number(json, "close_limit_ns", config->close_limit_ns);
 	cmd_json_close(json, '}');
 }
 
