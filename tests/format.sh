@@ -13,7 +13,7 @@ version=$("$tool" --version | sed -n 's/.*version \([0-9]*\)\..*/\1/p')
 	echo "SKIPPED: $tool is version $version; the tree is formatted with version $wanted"
 	exit 77
 }
-files=$(find include src tools sim tests bench examples -name '*.[ch]') || exit 1
+files=$(find include src tools sim tests bench examples journey -name '*.[ch]') || exit 1
 [ -n "$files" ] || exit 1
 # shellcheck disable=SC2086 # no name here holds a blank
 "$tool" --dry-run -Werror $files || {
