@@ -238,13 +238,13 @@ int weft_queue_fd(weft_queue *queue);
 /* The memory stays the caller's and must stay mapped until weft_region_close(). Any region can be the local side of our own
  * operations. It may be a card's (GPU's): that is found out, and the rails near the card are used. Peers of this host reach a card's
  * memory over the local rail, other peers not yet; our own operations take it over any rail but shm's, over NICs counted writes of up
- * to 512 KiB. Whether a transfer must wait for the card's kernels is the caller's affair. Takes as long as the provider takes to register the memory with every rail (pinning: seconds for many GB);
- * operations and peers are served meanwhile. Where it has more pages than the NIC takes at once with peers' writes (EFA: 1 Mi,
+ * to 512 KiB. Whether a transfer must wait for the card's kernels is the caller's affair. Takes as long as the provider takes to
+ * register the memory with every rail (pinning: seconds for many GB); operations and peers are served meanwhile. Where it has more pages than the NIC takes at once with peers' writes (EFA: 1 Mi,
  * which is 4 GiB of pages of 4 KiB) it is registered in parts, which matters only to counted writes (below).
  * -EFBIG: more parts than a descriptor has room for (over 32 rails 120, 472 GiB). -EOPNOTSUPP: an access bit that this library
  * does not know, or a card's memory with access for peers where the engine has no local rail. -E2BIG: a card's memory of over 256
- * allocations. -EINVAL: part of it is a card's and part is not. -EIO: the card's driver fails. -ENOMEM: often the locked-memory limit. -ETIMEDOUT after 60 s: a worker hangs inside its provider; what was
- * registered by then is undone when it comes back. -EMLINK: too many regions. And what the provider returns. */
+ * allocations. -EINVAL: part of it is a card's and part is not. -EIO: the card's driver fails. -ENOMEM: often the locked-memory limit.
+ * -ETIMEDOUT after 60 s: a worker hangs inside its provider; what was registered by then is undone when it comes back. -EMLINK: too many regions. And what the provider returns. */
 int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
 /* The same for memory that is in or near a GPU (its PCI address, "0000:53:00.0") or a NUMA node ("numa:1"): operations
  * from and to it use the rails near it. NULL: as weft_region_register(). Near is a wish: on a host without such a GPU or node,
@@ -335,7 +335,8 @@ enum weft_notify {
  * Words: 64-bit numbers by which operations start and say that they have ended, with no thread of the program's in between. A CUDA
  * stream writes one with cuStreamWriteValue64() and waits for one with cuStreamWaitValue64(…, CU_STREAM_WAIT_VALUE_GEQ); kernels
  * and threads do it with a store that is a release and a load that is an acquire. Words are the program's and lie on multiples of
- * 8 bytes, in memory that the CPU reads and writes: pinned or managed memory will do, a card's own will not. A word has reached a value when (int64_t)(word - value) >= 0, so it may wrap around.
+ * 8 bytes, in memory that the CPU reads and writes: pinned or managed memory will do, a card's own will not. A word has reached a
+ * value when (int64_t)(word - value) >= 0, so it may wrap around.
  *
  * start_word: the operation is accepted at once, and its request is copied; it starts when the word has reached start_value, and
  * only then is its memory read or written. Its deadline counts from the submission. Until it starts, whatever ends an operation

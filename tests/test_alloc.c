@@ -152,7 +152,7 @@ static void nothing_was_counted(const char *what)
 		 dladdr((void *)from, &where) && where.dli_sname ? where.dli_sname : "static");
 }
 
-/* So many under way at a time, each with its pages in another order; ends taken by poll. */
+/* Keeps up to `most` writes under way, each with its pages in another order; takes ends by poll. */
 static void write_pages(uint64_t rounds, uint64_t most, const struct weft_op *options)
 {
 	uint32_t from[PAGES], to[PAGES];

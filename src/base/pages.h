@@ -9,7 +9,7 @@ struct wf_page_list {
 	uint64_t near_stride, far_stride, page_bytes;
 };
 
-/* Of page i, whose number is the i-th of the index, or i itself without one. */
+/* The number of page i: the i-th of the index, or i itself without one. */
 static inline uint64_t wf_page_number(const uint32_t *index, uint64_t i)
 {
 	return index ? index[i] : i;

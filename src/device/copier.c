@@ -13,7 +13,7 @@
 #define BLOCKS        4u          /* per processor of the card: with these it moves what its memory can */
 #define CUT_LEAST     (64u << 10) /* a page is cut if there are too few for the grid */
 
-/* Those of cards that do not end their copies. Nobody uses them again; kept here, they are no leak to those who look for some. */
+/* Copiers whose cards do not end their copies. Nobody uses them again; kept here, they do not look like leaks. */
 static _Atomic(struct wf_copier *) kept;
 
 struct wf_copier {

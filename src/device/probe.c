@@ -38,7 +38,7 @@ static int kind_of(struct wf_devices *devices, uint64_t address, enum wf_device_
 	}
 	if (result) {
 		wf_device_log(devices, WEFT_LOG_WARN, "asking what an address is", result);
-		/* Of a driver whose card was lost: the CPU's memory is as good as before. */
+		/* The driver may have lost its card: the CPU's memory is as good as before. */
 		*ret_kind = WF_DEVICE_HOST;
 		return is_readable(address) ? 0 : -EIO;
 	}

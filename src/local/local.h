@@ -81,7 +81,7 @@ struct wf_local_copy {
  * copy, -EOPNOTSUPP if no card here reaches it, or -EHOSTUNREACH. The result holds until the next other call. */
 int wf_local_begin(struct wf_local *local, const struct wf_local_run *run);
 bool wf_local_has_room(const struct wf_local *local, uint32_t copies); /* for one operation of that many */
-/* Of the run that was begun. Returns 0, -EAGAIN if too many are posted, -EACCES without the right, -ERANGE outside the region. */
+/* Posts a copy of the run that was begun. Returns 0, -EAGAIN if too many are posted, -EACCES without the right, -ERANGE outside the region. */
 int wf_local_post(struct wf_local *local, const struct wf_local_run *run, const struct wf_local_copy *copy);
 void wf_local_go(struct wf_local *local);                     /* copies a slice of what was posted */
 uint64_t wf_local_mapped_bytes(const struct wf_local *local); /* copied without the kernel, since it was opened */

@@ -97,7 +97,7 @@ static struct wf_opened *look_up(struct wf_line *line, uint64_t key)
 	return opened;
 }
 
-/* Of a card's memory that is being opened. */
+/* How far the opening of a card's memory is. */
 static int look_at_device(struct wf_opened *opened)
 {
 	void *at;

@@ -133,7 +133,7 @@ int wf_rail_insert(struct wf_rail *rail, enum wf_end end, const uint8_t *address
 /* Call once per insertion, when nothing that was posted to the address is in flight. */
 void wf_rail_remove(struct wf_rail *rail, enum wf_end end, const uint8_t *address, uint8_t bytes);
 
-/* Of a local rail: whether the address is of this host. Any thread. */
+/* Is the address one of this host's? A local rail's only. Any thread. */
 bool wf_rail_is_here(const struct wf_rail *rail, const uint8_t *address, uint8_t bytes);
 uint64_t wf_rail_card_bytes(const struct wf_rail *rail);   /* that cards copied for it. Any thread */
 uint64_t wf_rail_mapped_bytes(const struct wf_rail *rail); /* of what it copied: to and from memory that both map */

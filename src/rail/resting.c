@@ -27,7 +27,7 @@ struct wf_resting {
 	bool left;     /* memory that its operations use is gone: they must not be moved on any more */
 };
 
-/* Of rails that have closed. They stay reachable, and nothing else is done with them. */
+/* Endpoints left by rails that have closed. They stay reachable, and nothing else is done with them. */
 static struct wf_resting *left_open;
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 

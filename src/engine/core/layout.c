@@ -1,6 +1,7 @@
 /*
  * Which rails go to which worker: asks src/topo/ where the NICs sit and lays the groups out accordingly. NICs without a
- * place on the bus (tcp, shm) form one group whose worker is not pinned; local rails that are alone have a worker each. Runs on the thread that opens the engine.
+ * place on the bus (tcp, shm) form one group whose worker is not pinned; local rails that are alone have a worker each. Runs on the
+ * thread that opens the engine.
  */
 #include "engine/core/layout.h"
 #include "base/log.h"

@@ -89,7 +89,7 @@ static void stop_transfer(struct wf_transfer *transfer, uint64_t id)
 		wf_transfer_stopped(transfer);
 }
 
-/* Those of operations. False: it is none of them. */
+/* Runs a note about an operation. False: it is about something else. */
 static bool run_transfers_note(struct wf_group *group, enum wf_note_kind kind, void *object, uint64_t value)
 {
 	switch (kind) {
@@ -125,7 +125,7 @@ static bool run_transfers_note(struct wf_group *group, enum wf_note_kind kind, v
 	}
 }
 
-/* Those of lanes, for their group. */
+/* Runs a note about a lane, which goes to the lane's group. False: it is about something else. */
 static bool run_lanes_note(struct wf_group *group, enum wf_note_kind kind, void *object, uint64_t value)
 {
 	switch (kind) {
@@ -152,7 +152,7 @@ static bool run_lanes_note(struct wf_group *group, enum wf_note_kind kind, void 
 	return true;
 }
 
-/* Those of peers, for their home, and for group 0. */
+/* Runs a note about a peer, which goes to the peer's home, or to group 0. */
 static void run_peers_note(struct wf_group *group, enum wf_note_kind kind, void *object, uint64_t value)
 {
 	switch (kind) {

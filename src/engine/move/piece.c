@@ -123,7 +123,7 @@ static void uncount(const struct wf_piece *piece)
 	wf_carried_uncount(piece->path->carrying, piece->wr.kind == WF_WR_READ, piece->bytes);
 }
 
-/* Of a copy, by what either end's memory is or grants. */
+/* Was a copy refused because of what the memory at either end is, or what it grants? */
 static bool is_refusal(int status)
 {
 	return status == -EACCES || status == -EFAULT || status == -EOPNOTSUPP;

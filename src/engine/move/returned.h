@@ -14,7 +14,7 @@
 #include "engine/move/piece.h"
 #include "engine/ops/transfer.h"
 
-/* Of transfer->returned. */
+/* Units that groups gave up: transfer->returned is a list of these, for any group to claim. */
 struct wf_returned {
 	struct wf_returned *next;
 	uint64_t unit, units;

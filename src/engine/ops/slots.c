@@ -141,8 +141,8 @@ static bool strangers_have_room(struct weft_engine *engine, enum wf_answer what)
 	return atomic_load_explicit(&engine->strangers_answers[what], memory_order_relaxed) < (most ? most : 1);
 }
 
-/* A peer that the application named may use what there is, but for the last share when it has had one. Few ever have so much that
- * anybody counts. */
+/* A peer that the application named may use what there is, but for the last share when it has had one. Few peers hold enough
+ * for anybody to count. */
 static bool has_room(struct weft_engine *engine, enum wf_answer what, bool stranger, uint32_t held)
 {
 	if (stranger && !strangers_have_room(engine, what))

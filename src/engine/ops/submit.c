@@ -104,7 +104,7 @@ int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, con
 
 /* ---- pages ---- */
 
-/* Those of a write and of a read, seen from here. */
+/* A paged write or a paged read, seen from here: local and remote in place of from and to. */
 struct pages {
 	uint64_t page_bytes, count;
 	weft_region region;

@@ -76,7 +76,7 @@ static void end_take(struct wf_item_event *item, struct weft_event *event)
 	wf_transfer_drop(transfer);
 }
 
-/* Of something submitted now. One that is far away need not be exact: a tick early, and cheaper to find. */
+/* When something submitted now times out. A deadline that is far away need not be exact: it is a tick early, and cheaper to find. */
 static uint64_t deadline_of(uint64_t timeout_ns)
 {
 	return wf_deadline(timeout_ns < FAR_NS ? wf_now_ns() : wf_tick_ns(), timeout_ns);

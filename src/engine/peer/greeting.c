@@ -390,8 +390,8 @@ static bool comes_from_there(const struct wf_lane *lane, const struct wf_frame *
 	return there;
 }
 
-/* Of a greeting that is proved: where the peer lives now. False: not where our book has it, so there is nothing to be said to
- * it. It says hello again when we know. */
+/* A greeting that is proved tells where the peer lives now. Returns false where our book has it elsewhere: then there is nothing to
+ * say to it yet, and it says hello again when we know. */
 static bool follow_address(struct wf_lane *lane, const struct wf_frame *frame)
 {
 	struct wf_wire_address *address;
@@ -409,9 +409,9 @@ static bool follow_address(struct wf_lane *lane, const struct wf_frame *frame)
 	return there;
 }
 
-/* Two may claim a name that nobody has added: one came first and is the peer, the other is heard no more than if there were
- * none, or each would be told what the other says. They are told apart by their secrets for us. An engine that has forgotten us
- * has another one; it is the same if it lives at the very address that the first has shown to be its own. */
+/* Two engines may claim a name that nobody has added. The one that came first is the peer; the other is not heard, or each would be
+ * told what the other says. Their secrets for us tell them apart. An engine that has forgotten us has another secret; it is the
+ * same engine if it lives at the very address that the first has shown to be its own. */
 static bool is_who_came_first(const struct wf_lane *lane, const struct wf_frame *frame)
 {
 	const struct wf_book *book = lane->book;

@@ -13,7 +13,7 @@ struct wf_wire_address;
 
 int wf_newcomers_open(struct wf_group *group);
 void wf_newcomers_close(struct wf_group *group);
-/* Of nobody we know: a peer, referenced, when the hello proves that it comes from where it says; else NULL. */
+/* A hello of an engine that we do not know: returns a peer, referenced, when it proves that it comes from where it says; else NULL. */
 struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat, const struct wf_frame *hello,
 				   const struct wf_wire_address *address);
 #endif

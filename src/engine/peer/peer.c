@@ -216,8 +216,8 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 {
 	uint64_t now = wf_group_now(peer->home);
 
-	/* Of another secret: said to a lane that had not yet heard that somebody else is the peer now. And what the lanes hear
-	 * before we are told to connect again would be over at once; then they say hello. */
+	/* With another secret it was said to a lane that had not yet heard that somebody else is the peer now. What the lanes
+	 * hear before we are told to connect again would be over at once; then they say hello. */
 	if (peer->closing || heard->incarnation != atomic_load(&peer->incarnation) ||
 	    heard->ours != atomic_load(&peer->secret) || atomic_load(&peer->replacements) ||
 	    (heard->kind == WF_FRAME_WELCOME && heard->to_epoch != atomic_load(&peer->epoch)))

@@ -37,7 +37,7 @@ static int add(void *context, const struct weft_nic *nic)
 	return 0;
 }
 
-/* Of all NICs of a provider that may become rails. 0: there are none, or one's rate is not known. */
+/* The line rate of all NICs of a provider that may become rails. 0: there are none, or one's rate is not known. */
 static uint64_t line_of(const struct cmd_transport *chosen, const char *provider)
 {
 	struct listing listing = { .chosen = chosen, .provider = provider };

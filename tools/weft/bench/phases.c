@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Of what the NICs that are left can carry while a link is down, and of the rate before once it is back. */
+/* Goals: a share of what the NICs that are left can carry while a link is down, and of the rate before once it is back. */
 static const double down_goal = 0.95, after_goal = 0.98;
 
 /* For people, and for programs. */

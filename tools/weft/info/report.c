@@ -30,7 +30,7 @@ static int wider(int width, const char *text)
 	return length > width ? length : width;
 }
 
-/* Of EFA's two fabrics the first is taken. */
+/* Does EFA's first fabric offer this NIC too? weft takes that one. */
 static bool has_better(const struct info *info, const struct info_nic *nic)
 {
 	bool better = false;
