@@ -351,9 +351,9 @@ class Words(unittest.TestCase):
     # Folders and files whose comments, messages and documents are not plain English yet.
     NOT_YET = ()
     DIALECT = re.compile("|".join([
-        r"\bso (?:often|many|much|long|few)\b(?! (?:as|that)\b)",  # say which number or time: "every N ms", "up to N"
+        r"\b[Ss]o (?:often|many|much|long|few)\b(?! (?:as|that)\b)",  # say which number or time: "every N ms", "up to N"
         r"\b[Ww]hoe" + r"ver\b",                                   # name who: "a peer that", "the caller"
-        r"\b[Oo]f one t" + r"hat\b|(?:^|[.:;] )Of (?:one|what|those)\b",  # put the subject first
+        r"\b[Oo]f one t" + r"hat\b|(?:^|[.:;] )Of (?:one|what|those)\b|/\* (?:Of|Those of|That of) ",  # put the subject first
         r"\bis w" + r"e\b|\b[Uu]p to w" + r"hich\b|\bwhat of (?:it|them)\b",
         # Numbers are "per" a thing, not "a" thing.
         r"\b\d(?:[\d,.]*\d)? (?:(?!of|in|to|for|by|on|as|is)\w+ )?an? (?:second|piece|rail|peer|group|page|call|request|operation|side"

@@ -97,7 +97,7 @@ static bool is_by(uint32_t rail, const char *provider)
 	return !weft_rail_info(world.here.engine, rail, &info, sizeof(info)) && !strcmp(info.provider, provider);
 }
 
-/* Of the paths between our rails of the provider and those of the peer, how many are in the state. */
+/* How many of the paths between our rails of the provider and the peer's are in the state. */
 static int paths_in(const char *provider, enum weft_path_state state)
 {
 	struct weft_peer_info peer;

@@ -194,7 +194,7 @@ static void expected_of_a_peer(void **state)
 	assert_status(weft_peer_remove(pair.here.engine, peer), 0);
 }
 
-/* Those of a peer that is removed or cancelled are cancelled. */
+/* Expectations of a peer that is removed or cancelled are cancelled. */
 static void expected_and_cancelled(void **state)
 {
 	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = 60, .timeout_ns = WEFT_FOREVER };

@@ -18,7 +18,7 @@ static inline uint64_t now_ns(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Of this process, all threads. */
+/* The CPU time of this process, all threads together. */
 static inline uint64_t cpu_ns(void)
 {
 	return clock_ns(CLOCK_PROCESS_CPUTIME_ID);

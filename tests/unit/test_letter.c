@@ -35,7 +35,7 @@ static void letters_are_checked(void **state)
 	assert_false(wf_letter_check(&letter, sizeof(letter), 0));
 }
 
-/* Of a card's memory: each part names itself, and brings what its way asks for. */
+/* A letter about a card's memory: each part names itself, and brings what its way asks for. */
 static void letters_of_cards_are_checked(void **state)
 {
 	const struct wf_letter good = { .magic = WF_LETTER_MAGIC,

@@ -177,7 +177,7 @@ struct bench_memory {
 	uint64_t bytes;
 	bool own;
 };
-/* Of the engine's own, which peers of this host can map and which goes with the engine; or own, as an application has it. */
+/* Takes the engine's memory, which peers of this host can map and which goes with the engine; or, with own, an application's. */
 int bench_memory_open(struct bench_memory *memory, weft_engine *engine, uint64_t bytes, bool own);
 void bench_memory_close(struct bench_memory *memory); /* after the engine */
 uint64_t bench_memory_limit(void);                    /* what one side may sensibly take on this host */
