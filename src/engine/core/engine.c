@@ -454,15 +454,15 @@ int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat)
 	return 0;
 }
 
-void wf_engine_notice(struct weft_engine *engine, enum weft_event_type type, int status, weft_peer peer,
-		      const struct weft_error *error)
+void wf_engine_announce(struct weft_engine *engine, enum weft_event_type type, int status, weft_peer peer,
+			const struct weft_error *error)
 {
-	struct wf_notice notice = { .type = type, .status = status, .peer = peer, .error = error };
+	struct wf_announcement what = { .type = type, .status = status, .peer = peer, .error = error };
 	struct wf_peer *about = peer ? wf_handle_get(&engine->peers, peer) : NULL;
 
 	if (about) {
-		notice.peer_user = atomic_load_explicit(&about->user, memory_order_relaxed);
+		what.peer_user = atomic_load_explicit(&about->user, memory_order_relaxed);
 		wf_handle_put(&engine->peers, peer);
 	}
-	wf_queue_notice(atomic_load(&engine->listener), &notice);
+	wf_queue_announce(atomic_load(&engine->listener), &what);
 }

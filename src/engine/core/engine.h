@@ -62,7 +62,7 @@ struct weft_engine {
 	_Atomic uint64_t owed;                          /* replies and verdicts accepted and not acknowledged */
 	_Atomic uint32_t strangers_answers[WF_ANSWERS]; /* slots held for peers that were never added */
 	_Atomic uint64_t strangers_frames;              /* of messages held that strangers sent, gone ones included */
-	_Atomic uint64_t notices;                       /* of peers and rails, in queues */
+	_Atomic uint64_t announced;                     /* of peers and rails, in queues */
 	_Atomic uint32_t kept_ends;                     /* grows when one comes that somebody may wait for (wait.c) */
 	_Atomic uint32_t kept_waiters;                  /* threads in weft_transfer_wait() */
 	_Atomic uint64_t copies_kept;                   /* bytes kept with transfers for the next user */
@@ -97,8 +97,8 @@ static inline bool wf_engine_is_manual(const struct weft_engine *engine)
 int wf_engine_address(struct weft_engine *engine, void *blob, size_t *bytes, uint32_t *ret_revision);
 /* A rail was opened or reopened: its new address. On its worker. */
 int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat);
-void wf_engine_notice(struct weft_engine *engine, enum weft_event_type type, int status, weft_peer peer,
-		      const struct weft_error *error);
+void wf_engine_announce(struct weft_engine *engine, enum weft_event_type type, int status, weft_peer peer,
+			const struct weft_error *error);
 
 /* expect.c */
 #define WF_EARLY 4096u /* different immediates remembered that nobody expects yet */

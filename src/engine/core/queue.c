@@ -272,38 +272,38 @@ struct wf_payload *wf_error_payload(const struct weft_error *error, const struct
 	return &copy->payload;
 }
 
-struct notice_item {
+struct announced_item {
 	struct wf_item_event item;
 	struct wf_payload *payload;
 	const struct weft_error *error;
-	struct wf_notice notice;
+	struct wf_announcement what;
 	struct weft_engine *engine;
 };
 
-static void notice_take(struct wf_item_event *item, struct weft_event *event)
+static void announced_take(struct wf_item_event *item, struct weft_event *event)
 {
-	struct notice_item *notice = wf_container(item, struct notice_item, item);
+	struct announced_item *announced = wf_container(item, struct announced_item, item);
 
-	event->type = notice->notice.type;
-	event->status = notice->notice.status;
-	event->peer = notice->notice.peer;
-	event->peer_user = notice->notice.peer_user;
-	event->error = notice->error;
-	event->owner = notice->payload;
-	atomic_fetch_sub_explicit(&notice->engine->notices, 1, memory_order_relaxed);
-	free(notice);
+	event->type = announced->what.type;
+	event->status = announced->what.status;
+	event->peer = announced->what.peer;
+	event->peer_user = announced->what.peer_user;
+	event->error = announced->error;
+	event->owner = announced->payload;
+	atomic_fetch_sub_explicit(&announced->engine->announced, 1, memory_order_relaxed);
+	free(announced);
 }
 
-void wf_queue_notice(weft_queue *queue, const struct wf_notice *notice)
+void wf_queue_announce(weft_queue *queue, const struct wf_announcement *what)
 {
-	struct notice_item *item = calloc(1, sizeof(*item));
+	struct announced_item *item = calloc(1, sizeof(*item));
 
 	if (!item)
 		return; /* the operations themselves still end; only this event is lost */
-	item->item.take = notice_take;
-	item->notice = *notice;
+	item->item.take = announced_take;
+	item->what = *what;
 	item->engine = queue->engine;
-	atomic_fetch_add_explicit(&queue->engine->notices, 1, memory_order_relaxed);
-	item->payload = wf_error_payload(notice->error, &item->error);
+	atomic_fetch_add_explicit(&queue->engine->announced, 1, memory_order_relaxed);
+	item->payload = wf_error_payload(what->error, &item->error);
 	wf_queue_push(queue, &item->item);
 }

@@ -57,14 +57,14 @@ int wf_queue_fd(weft_queue *queue);
 bool wf_queue_shut(weft_queue *queue, uint64_t limit_ns);
 
 /* A change of a peer or rail: an event of its own, allocated (they are rare). */
-struct wf_notice {
+struct wf_announcement {
 	enum weft_event_type type;
 	int status;
 	weft_peer peer;
 	void *peer_user;
 	const struct weft_error *error; /* copied; may be NULL */
 };
-void wf_queue_notice(weft_queue *queue, const struct wf_notice *notice);
+void wf_queue_announce(weft_queue *queue, const struct wf_announcement *what);
 /* Returns a copy of an error that weft_event_release() frees; NULL without memory: the status still says it. */
 struct wf_payload *wf_error_payload(const struct weft_error *error, const struct weft_error **ret_error);
 #endif

@@ -312,7 +312,7 @@ void wf_revoke_arrived(struct wf_inbound *inbound)
 	struct wf_peer *peer = inbound->peer;
 
 	switch (inbound->tag) {
-	case WF_REVOKE_NOTICE:
+	case WF_REVOKE_DEAD:
 		wf_remote_revoked(peer->engine, peer->handle, inbound->subject);
 		break;
 	case WF_REVOKE_ASK:

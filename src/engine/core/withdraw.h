@@ -13,10 +13,10 @@ struct wf_inbound;
 
 /* What a REVOKE message says, in its tag. */
 enum wf_revoke {
-	WF_REVOKE_NOTICE, /* the keys are dead */
-	WF_REVOKE_ASK,    /* they are to die: stop, and say whether anything of yours is in flight */
-	WF_REVOKE_LEFT,   /* nothing is, nor will be */
-	WF_REVOKE_BUSY,   /* something is: ask again */
+	WF_REVOKE_DEAD, /* the keys are dead */
+	WF_REVOKE_ASK,  /* they are to die: stop, and say whether anything of yours is in flight */
+	WF_REVOKE_LEFT, /* nothing is, nor will be */
+	WF_REVOKE_BUSY, /* something is: ask again */
 };
 
 /* Returns when no peer that answers uses the region any more, or after 10 s. At once where dead keys are refused. On an

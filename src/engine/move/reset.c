@@ -82,7 +82,7 @@ static void tell_application(struct wf_seat *seat, enum weft_event_type type)
 
 	snprintf(error.rail, sizeof(error.rail), "%.31s", seat->nic->name);
 	snprintf(error.text, sizeof(error.text), "%s", type == WEFT_EVENT_RAIL_UP ? "reopened" : seat->why);
-	wf_engine_notice(seat->group->engine, type, type == WEFT_EVENT_RAIL_UP ? 0 : -ENETDOWN, 0, &error);
+	wf_engine_announce(seat->group->engine, type, type == WEFT_EVENT_RAIL_UP ? 0 : -ENETDOWN, 0, &error);
 }
 
 static void take_back_pieces(struct wf_seat *seat)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOTICES_EACH     4
+#define ANNOUNCED_EACH   4
 #define SLOTS            64
 #define SLOTS_OUT        8            /* whose challenge may be on a NIC at the same time */
 #define SLOTS_STUCK      32           /* … besides those that were sent where nobody is and are stuck there */
@@ -357,8 +357,8 @@ struct wf_peer *wf_newcomer_proves(struct wf_group *group, struct wf_seat *seat,
 	weft_peer handle;
 
 	/* A stranger that comes and goes leaves two events behind: while nobody reads them, no other is let in. */
-	if (atomic_load_explicit(&group->engine->notices, memory_order_relaxed) >
-	    NOTICES_EACH * (uint64_t)group->engine->settings.max_strangers)
+	if (atomic_load_explicit(&group->engine->announced, memory_order_relaxed) >
+	    ANNOUNCED_EACH * (uint64_t)group->engine->settings.max_strangers)
 		return NULL;
 	if ((group->engine->settings.flags & WEFT_REFUSE_UNKNOWN) || hello->greeting.from_rail >= address->count ||
 	    rail->address_format != seat->limits.address_format || !wf_seat_is_open(seat, WF_PUBLISHED))

@@ -139,7 +139,7 @@ void wf_peer_down(struct wf_peer *peer, int status, const char *text)
 	end_epoch(peer, true);
 	wf_peer_name(peer, error.peer);
 	wf_log(&engine->log, WEFT_LOG_WARN, "peer %s is down: %s", wf_peer_label(peer, label), text);
-	wf_engine_notice(engine, WEFT_EVENT_PEER_DOWN, status, peer->handle, &error);
+	wf_engine_announce(engine, WEFT_EVENT_PEER_DOWN, status, peer->handle, &error);
 	if (wf_peer_retire(peer, true)) {
 		/* It came by itself and goes by itself. */
 		atomic_store(&peer->state, WF_PEER_REMOVED);
@@ -239,7 +239,7 @@ void wf_peer_heard(struct wf_peer *peer, const struct wf_heard *heard)
 	if (atomic_load(&peer->state) != WF_PEER_UP) {
 		peer->pinged_ns = now; /* who waits for credit asks a heartbeat later, not at once */
 		atomic_store(&peer->state, WF_PEER_UP);
-		wf_engine_notice(peer->engine, WEFT_EVENT_PEER_UP, 0, peer->handle, NULL);
+		wf_engine_announce(peer->engine, WEFT_EVENT_PEER_UP, 0, peer->handle, NULL);
 		wf_peer_set_tick(peer, now + peer->engine->settings.heartbeat_ns);
 	}
 	wf_channel_open(peer, heard->credit);
