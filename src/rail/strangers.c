@@ -35,7 +35,7 @@
 #define SILENT_CROWD_MS  250u  /* … after this time */
 #define KNOWN_STEP       1024u /* descriptors by which the memory of known ones grows */
 #define LOST_TURNS       10u   /* turns of progress in which libfabric handles every socket that it still watches */
-#define EVENTS_A_TURN    128u  /* events that libfabric 2.x handles per turn; 1.17: 1024 */
+#define EVENTS_PER_TURN  128u  /* events that libfabric 2.x handles per turn; 1.17: 1024 */
 #define TCP_STATE_LISTEN 10    /* from <netinet/tcp.h>, which <linux/tcp.h> excludes */
 
 /* The address at which an endpoint listens. */
@@ -181,7 +181,7 @@ static void now_is(struct wf_strangers *strangers, struct known *known, enum sta
  * strangers were ready. */
 static bool is_lost(const struct wf_strangers *strangers, const struct known *known)
 {
-	return strangers->turns - known->turn >= LOST_TURNS + (strangers->before + strangers->found) / EVENTS_A_TURN;
+	return strangers->turns - known->turn >= LOST_TURNS + (strangers->before + strangers->found) / EVENTS_PER_TURN;
 }
 
 /* Returns 1 when it shuts the connection down, once in its life. */
@@ -346,7 +346,7 @@ static void leave(struct wf_rail *rail, struct leaving *leaving, DIR *descriptor
 		return;
 	/* Reading nothing makes libfabric look at its sockets. errno is cleared, because libfabric takes an old
 	 * value for the reason why a connection ended. */
-	for (uint32_t i = 0; i < LOST_TURNS + leaving->descriptors / EVENTS_A_TURN; i++) {
+	for (uint32_t i = 0; i < LOST_TURNS + leaving->descriptors / EVENTS_PER_TURN; i++) {
 		errno = 0;
 		fi_cq_read(rail->cq, &none, 0);
 	}

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NOTES_A_TURN 64
-#define CLOCK_TURNS  8            /* between two looks at the clock, at most */
-#define SPIN_NS      (50 * WF_US) /* after the last thing that happened, before sleeping */
+#define NOTES_PER_TURN 64
+#define CLOCK_TURNS    8            /* between two looks at the clock, at most */
+#define SPIN_NS        (50 * WF_US) /* after the last thing that happened, before sleeping */
 /* Naps while a rail has no wait object. The nap grows with the time since anything happened, within these limits: */
 #define NAP_FIRST_NS  (50 * WF_US) /* the shortest */
 #define NAP_BUSY_NS   (50 * WF_US) /* while something is in flight */
@@ -62,7 +62,7 @@ static int take_notes(struct wf_worker *worker)
 	struct wf_item note;
 	int taken = 0;
 
-	while (taken < NOTES_A_TURN && wf_ring_pop(&worker->inbox, &note)) {
+	while (taken < NOTES_PER_TURN && wf_ring_pop(&worker->inbox, &note)) {
 		taken++;
 		worker->ops->note(worker->context, &note);
 	}

@@ -10,8 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define LOOKS_A_TURN  512 /* words, and … */
-#define STARTS_A_TURN 64  /* … operations that start; then the rails get their turn */
+#define LOOKS_PER_TURN  512 /* words, and … */
+#define STARTS_PER_TURN 64  /* … operations that start; then the rails get their turn */
 #define SPIN_NS                                                                                                        \
 	(20 * WF_MS) /* the worker looks without a pause while a word has changed within this time; then it naps … */
 #define NAP_PART     1000         /* … for this part of the time since, … */
@@ -188,9 +188,9 @@ static void set_nap(struct wf_group *group)
 int wf_words_look(struct wf_group *group)
 {
 	struct wf_words *words = &group->words;
-	uint32_t left = words->count < LOOKS_A_TURN ? words->count : LOOKS_A_TURN, started = 0, at = words->next;
+	uint32_t left = words->count < LOOKS_PER_TURN ? words->count : LOOKS_PER_TURN, started = 0, at = words->next;
 
-	while (left-- && words->count && started < STARTS_A_TURN) {
+	while (left-- && words->count && started < STARTS_PER_TURN) {
 		struct wf_watched *word = &words->word[at < words->count ? at : (at = 0)];
 		/* Acquire: pairs with the store by the thread or stream that made the source ready. */
 		uint64_t now = atomic_load_explicit(word->at, memory_order_acquire);
@@ -200,7 +200,7 @@ int wf_words_look(struct wf_group *group)
 			continue;
 		if (now != word->seen)
 			words->moved_ns = wf_group_now(group);
-		started += start_reached(word, now, STARTS_A_TURN - started);
+		started += start_reached(word, now, STARTS_PER_TURN - started);
 		if (word->first)
 			continue;
 		drop(words, word);

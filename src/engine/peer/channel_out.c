@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define FRAMES_A_PUMP 64
-#define RESEND_NS     (200 * WF_MS) /* nothing acknowledged for that long: send it again */
+#define FRAMES_PER_PUMP 64
+#define RESEND_NS       (200 * WF_MS) /* nothing acknowledged for that long: send it again */
 
 void wf_channel_out_init(struct wf_channel_out *out)
 {
@@ -158,13 +158,13 @@ void wf_channel_pump(struct wf_peer *peer)
 	bool up = !peer->closing && atomic_load(&peer->state) == WF_PEER_UP;
 	int frames = 0, error = 0;
 
-	while (up && out->sent < out->credit && frames < FRAMES_A_PUMP &&
+	while (up && out->sent < out->credit && frames < FRAMES_PER_PUMP &&
 	       (out->current || (out->current = number_next(peer))) && !(error = send_next(peer)))
 		frames++;
 	if (out->acked < out->sent)
 		wf_peer_set_tick(peer, out->moved_ns + RESEND_NS);
 	/* No room on the rail, or more than its share: next turn. Any other obstacle is reported when it goes. */
-	if (error == -EAGAIN || frames == FRAMES_A_PUMP)
+	if (error == -EAGAIN || frames == FRAMES_PER_PUMP)
 		want_pump(peer);
 	else
 		wf_list_remove(&peer->pumping);

@@ -279,7 +279,7 @@ static int add_new(struct weft_engine *engine, const struct wf_wire_address *add
 
 	if (!error) {
 		peer->added = !from;
-		wf_peer_call_it(peer, arrival->config);
+		wf_peer_set_label(peer, arrival->config);
 		atomic_store(&peer->their_secret, arrival->theirs);
 		error = tsearch(peer, &engine->directory, by_incarnation) ? 0 : -ENOMEM;
 	}
@@ -316,7 +316,7 @@ int wf_peer_add(struct weft_engine *engine, const struct wf_wire_address *addres
 	peer = directory_find(engine, address->incarnation);
 	if (!peer)
 		return add_new(engine, address, &arrival, ret_peer);
-	wf_peer_call_it(peer, config);
+	wf_peer_set_label(peer, config);
 	return add_again(peer, address, arrival.secret, ret_peer);
 }
 

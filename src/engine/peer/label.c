@@ -23,7 +23,7 @@ const char *wf_peer_label(struct wf_peer *peer, char label[WF_LABEL_BYTES])
 	return label;
 }
 
-void wf_peer_call_it(struct wf_peer *peer, const struct weft_peer_config *config)
+void wf_peer_set_label(struct wf_peer *peer, const struct weft_peer_config *config)
 {
 	if (!config)
 		return;
@@ -39,7 +39,7 @@ int wf_peer_set(struct weft_engine *engine, weft_peer handle, const struct weft_
 
 	if (!peer)
 		return -ENOENT;
-	wf_peer_call_it(peer, config);
+	wf_peer_set_label(peer, config);
 	wf_handle_put(&engine->peers, handle);
 	return 0;
 }
