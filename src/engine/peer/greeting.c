@@ -16,12 +16,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define HELLO_RETRY_NS      (1 * WF_MS) /* the provider had no room, or is connecting */
 #define HELLO_RETRY_LAST_NS (16 * WF_MS)
-#define WELCOME_LIMIT_NS    (1 * WF_S)   /* then the peer has asked again */
-#define HELLOS_OUT          3            /* that a path may have on the NIC; more while most frames are free … */
-#define HELLOS_OUT_MOST     16           /* … up to here */
-#define HELLO_ANSWER_NS     (50 * WF_MS) /* an answer should be here by then; doubles */
+#define WELCOME_LIMIT_NS    (1 * WF_S) /* then the peer has asked again */
+#define HELLOS_OUT          3          /* that a path may have on the NIC; more while most frames are free … */
+#define HELLOS_OUT_MOST     16         /* … up to here */
 #define HELLO_LAST_NS       (2 * WF_S)
 #define HELLO_TRIES         4 /* then the peer's next rail */
 #define DEAF_HELLOS         3 /* that left the NIC unheard after one had failed */
@@ -216,11 +214,11 @@ static void hello(struct wf_lane *lane, uint32_t place, uint64_t now_ns)
 		wf_peer_was_asked(lane->peer, now_ns);
 	}
 	if (error == -EAGAIN) {
-		path->hello_ns = now_ns + pause_ns(HELLO_RETRY_NS, count_up(&path->refusals), HELLO_RETRY_LAST_NS);
+		path->hello_ns = now_ns + pause_ns(WF_HELLO_RETRY_NS, count_up(&path->refusals), HELLO_RETRY_LAST_NS);
 		return;
 	}
 	count_up(&path->asked);
-	path->hello_ns = now_ns + pause_ns(HELLO_ANSWER_NS, count_up(&path->tries), HELLO_LAST_NS);
+	path->hello_ns = now_ns + pause_ns(WF_HELLO_ANSWER_NS, count_up(&path->tries), HELLO_LAST_NS);
 }
 
 static void take_answer(struct wf_lane *lane, struct wf_path *path, const struct wf_frame *welcome, uint64_t target)
@@ -291,7 +289,7 @@ static void send_welcomes(struct wf_lane *lane, uint64_t now_ns)
 			if (now_ns >= lane->welcome_until_ns || welcome(lane, i, remote))
 				lane->path[i].welcomes &= ~(UINT64_C(1) << remote);
 		}
-	lane->welcome_ns = now_ns + HELLO_RETRY_NS;
+	lane->welcome_ns = now_ns + WF_HELLO_RETRY_NS;
 }
 
 /* Goes where the application or a hello that was proved says that the peer lives, and the hello that is doubted too: what it
@@ -306,7 +304,7 @@ static void send_challenge(struct wf_lane *lane, uint64_t now_ns)
 	if (error != -EAGAIN || now_ns >= lane->welcome_until_ns)
 		lane->doubted.epoch = 0;
 	else
-		lane->welcome_ns = now_ns + HELLO_RETRY_NS;
+		lane->welcome_ns = now_ns + WF_HELLO_RETRY_NS;
 }
 
 /* ---- opening ---- */
@@ -439,7 +437,7 @@ static void answer_hello(struct wf_lane *lane, struct wf_seat *seat, const struc
 	if (welcome(lane, seat->place, frame->greeting.from_rail))
 		return;
 	lane->path[seat->place].welcomes |= UINT64_C(1) << frame->greeting.from_rail;
-	lane->welcome_ns = now + HELLO_RETRY_NS;
+	lane->welcome_ns = now + WF_HELLO_RETRY_NS;
 	lane->welcome_until_ns = now + WELCOME_LIMIT_NS;
 	wf_lane_set_timer(lane);
 }

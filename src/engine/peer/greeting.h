@@ -5,7 +5,11 @@
 #ifndef WF_ENGINE_GREETING_H
 #define WF_ENGINE_GREETING_H
 
+#include "base/time.h"
 #include "engine/core/note.h"
+
+#define WF_HELLO_RETRY_NS  (1 * WF_MS)  /* the provider had no room, or is connecting */
+#define WF_HELLO_ANSWER_NS (50 * WF_MS) /* an answer should be here by then; doubles */
 
 struct wf_frame;
 struct wf_group;

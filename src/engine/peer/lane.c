@@ -22,9 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HELLO_RETRY_NS  (1 * WF_MS)
-#define HELLO_ANSWER_NS (50 * WF_MS)
-
 static struct wf_target *targets_in(const struct wf_book *book, const struct wf_group *group)
 {
 	uint32_t before = 0;
@@ -218,7 +215,7 @@ void wf_lane_path_failed(struct wf_lane *lane, struct wf_path *path, const char 
 	if (path->state != WF_PATH_UP)
 		return;
 	log_failure(lane, path, text);
-	path_down(lane, path, wf_group_now(lane->group) + HELLO_RETRY_NS);
+	path_down(lane, path, wf_group_now(lane->group) + WF_HELLO_RETRY_NS);
 	wf_lane_set_timer(lane);
 	if (!atomic_load_explicit(&lane->paths_up, memory_order_relaxed))
 		wf_note_tell(lane->group, lane->peer->home, &lane->suspect_note);
@@ -263,7 +260,7 @@ void wf_lane_seat_reset(struct wf_lane *lane, struct wf_seat *seat, enum wf_rese
 void wf_lane_down(struct wf_lane *lane, bool hello)
 {
 	for (uint32_t i = 0; i < lane->group->seats; i++) {
-		path_down(lane, &lane->path[i], wf_group_now(lane->group) + HELLO_ANSWER_NS);
+		path_down(lane, &lane->path[i], wf_group_now(lane->group) + WF_HELLO_ANSWER_NS);
 		talk_down(lane, &lane->path[i]);
 		wf_path_ask_anew(&lane->path[i], lane->path[i].hello_ns);
 		lane->path[i].welcomes = 0;
