@@ -8,6 +8,7 @@ import unittest
 
 PROGRAM = sys.argv[1]
 LINES = {  # in the alphabet's order: two processes print them
+    "pages": ["65536000 bytes written", "layer 7 has landed: 1000 of 1000 pages are right"],
     "kv_push": ["decode: 4 of 4 layers are here, every byte", "prefill: 4 layers pushed"],
     "fanout": ["24 MiB went to 3 hosts"] + 3 * ["a host has version 12: whole"],
     "call_server": ["client: 12 squared is 144", "client: an unknown method: .+", "client: no answer: .+",
