@@ -127,7 +127,7 @@ static void forget(struct vector *av, uint32_t index)
 	peer->ep_map = peer->nic_map = NULL;
 	peer->ep = NULL;
 	peer->nic = NULL;
-	peer->used = 0;
+	peer->used = peer->landed = 0;
 	peer->state = PEER_NEW;
 	peer->generation++; /* requests in flight to it end with "unknown peer", or are forgotten */
 }

@@ -149,6 +149,7 @@ static enum outcome deliver_rma(struct endpoint *ep, struct request *request, st
 	}
 	if (request->has_data)
 		push_immediate(ep, request, peer);
+	peer->landed = 1;
 	return OUT_DONE;
 }
 

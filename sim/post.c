@@ -368,13 +368,13 @@ struct fi_ops_msg msg_ops = {
 static inline ssize_t rma_msg(struct fid_ep *fid, const struct fi_msg_rma *msg, uint64_t flags, enum request_kind kind,
 			      const char *call)
 {
-	const struct endpoint *ep = container_of(fid, struct endpoint, fid);
+	struct endpoint *ep = container_of(fid, struct endpoint, fid);
 	struct posting p;
 
 	if (UNLIKELY(msg->rma_iov_count != 1))
 		return -FI_EINVAL; /* rma_iov_limit */
-	if (UNLIKELY(ep->dom->strict) && ep->dom->numbers && flags & FI_MORE && flags & FI_REMOTE_CQ_DATA)
-		strict_fail("a write with an immediate and FI_MORE: EFA 2.1 repeats it without a doorbell");
+	if (UNLIKELY(ep->dom->strict) && ep->dom->numbers)
+		strict_doorbell(ep, msg, flags);
 	p = (struct posting){ .iov = msg->msg_iov,
 			      .desc = msg->desc,
 			      .count = msg->iov_count,

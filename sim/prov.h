@@ -130,6 +130,7 @@ struct peer {
 	uint32_t issued, delivered; /* ordering: numbers given out, next to deliver */
 	uint64_t missing;           /* number of the first message that failed and that the peer waits for; 0: none */
 	uint8_t state, used, local, dead, emulated;
+	uint8_t landed; /* a write or a read has: the provider holds none back any more */
 };
 
 struct vector {
@@ -350,6 +351,7 @@ static inline bool fault_active(const struct domain *dom)
 void strict_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void stop_process(void) __attribute__((noreturn));
 void strict_post(struct endpoint *ep, void *context, const struct peer *peer);
+void strict_doorbell(struct endpoint *ep, const struct fi_msg_rma *msg, uint64_t flags);
 void strict_done(struct endpoint *ep, void *context);
 void strict_mr_close(struct domain *dom, uint32_t key);
 

@@ -47,6 +47,21 @@ static bool same_host(const struct endpoint *ep, const struct peer *peer)
 	return !memcmp(ep->wire->address.gid, peer->address.gid, sizeof peer->address.gid - 1);
 }
 
+/* EFA of libfabric 2.x takes up to 16 requests before the peer's handshake has come, or repeats one that found no receive, and posts
+ * them from its progress with the flags that they came with. A completion shows that the handshake is over. */
+void strict_doorbell(struct endpoint *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+	if (flags & FI_MORE && flags & FI_REMOTE_CQ_DATA)
+		strict_fail("a write with an immediate and FI_MORE: EFA 2.1 repeats it without a doorbell");
+	if (msg->addr >= ep->av->count || ep->av->peers[msg->addr].landed)
+		return;
+	if (flags & FI_MORE)
+		strict_fail(
+		    "FI_MORE to a peer with which nothing has completed: EFA 2.x may post it later without a doorbell");
+	if (ep->rung != ep->tail)
+		strict_fail("FI_MORE before a request that EFA 2.x may hold back: it rings for nothing");
+}
+
 /* NULL contexts carry no state, so any number of them may be in flight. */
 void strict_post(struct endpoint *ep, void *context, const struct peer *peer)
 {

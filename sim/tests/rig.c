@@ -43,6 +43,12 @@ void rig_open(struct rig *rig, const struct rig_options *o)
 	struct fi_info *info;
 	size_t bytes = sizeof rig->address;
 
+	if (strstr(o->spec, "as=efa")) { /* in a process that has not used another name yet */
+		free(hints->fabric_attr->prov_name);
+		hints->fabric_attr->prov_name = strdup("efa");
+		hints->fabric_attr->name = strdup("efa"); /* not efa-direct */
+		hints->caps |= FI_REMOTE_COMM;
+	}
 	memset(rig, 0, sizeof *rig);
 	rig->info = info = rig_info(o->spec, hints);
 	fi_freeinfo(hints);

@@ -84,6 +84,34 @@ static void descriptor_of_another_nic(void)
 	fi_write(p.a.ep, c.memory, 8, fi_mr_desc(c.mr), p.ab, (uintptr_t)p.b.memory, rig_key(&p.b), NULL);
 }
 
+#define EFA SPEC ",as=efa"
+
+static void more_before_one_landed(void)
+{
+	struct pair p;
+
+	open_pair(&p, EFA);
+	rig_write(&p.a, p.ab, &p.b, 8, 0, FI_MORE);
+}
+
+/* Nothing has landed at c: its write may be held back, and then does not ring for b's. */
+static void more_before_a_newcomer(void)
+{
+	struct fi_cq_data_entry entry;
+	struct fi_cq_err_entry error;
+	struct pair p;
+	fi_addr_t ac;
+	struct rig c;
+
+	open_pair(&p, EFA);
+	rig_open_spec(&c, EFA);
+	ac = rig_connect(&p.a, &c);
+	rig_write(&p.a, p.ab, &p.b, 8, 0, 0);
+	rig_wait(&p.a, NULL, &entry, &error);
+	rig_write(&p.a, p.ab, &p.b, 8, 0, FI_MORE);
+	rig_write(&p.a, ac, &c, 8, 1, 0);
+}
+
 static struct rig shared;
 static _Atomic int inside;
 
@@ -115,6 +143,8 @@ static void misuse_stops(void **state)
 	assert_true(rig_dies(context_overwritten, "was written to while its request was in flight"));
 	assert_true(rig_dies(remote_key_of_another_nic, "belongs to NIC 1 of the peer"));
 	assert_true(rig_dies(descriptor_of_another_nic, "of NIC 1 used on NIC 0"));
+	assert_true(rig_dies(more_before_one_landed, "FI_MORE to a peer with which nothing has completed"));
+	assert_true(rig_dies(more_before_a_newcomer, "FI_MORE before a request that EFA 2.x may hold back"));
 }
 
 static void threads_stop(void **state)

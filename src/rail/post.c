@@ -54,7 +54,8 @@ static int rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const 
 	    run->read ? ep->rma->readmsg : ep->rma->writemsg;
 	uint64_t flags =
 	    FI_COMPLETION | (run->read ? 0 : rail->rma_flags) | (run->has_immediate ? rail->immediate_flags : 0);
-	int silent = run->has_immediate && rail->quirks->rings_immediates ? 0 : more ? count : count - 1;
+	bool each = run->alone || (run->has_immediate && rail->quirks->rings_immediates);
+	int silent = each ? 0 : more ? count : count - 1;
 
 	if (run->read && rail->unrung) { /* see rings_later(); the caller posts something that rings */
 		*ret_error = -EAGAIN;

@@ -57,6 +57,7 @@ static const struct wf_quirks table[] = {
 	  .emulates = true,
 	  .own_shm = true,
 	  .idle_addresses = 1024,
+	  .holds_back = true,
 	  .rings_immediates = true,
 	  .receives = 2048 },
 	{ .provider = "verbs;ofi_rxm",

@@ -28,6 +28,7 @@ struct wf_quirks {
 	uint32_t keep_addresses;
 	/* it numbers messages by peer, and removing an address forgets the numbers on one side only: this many unused ones stay */
 	uint32_t idle_addresses;
+	bool holds_back; /* it may take writes and reads before it has met the peer, and post them later as they came */
 	bool rings_immediates; /* writes with one go without FI_MORE: the provider may repeat them as they were */
 	uint32_t frame_least;  /* shorter messages take longer than this many bytes */
 	uint32_t most_pages;   /* most pages in one region that peers may write to; 0: no known limit */

@@ -85,6 +85,7 @@ static void set_limits(struct wf_rail *rail, const struct wf_nic *nic)
 	limits->dead_keys_kill = quirks->emulates;
 	limits->outlives_keys = quirks->sockets;
 	limits->numbers_messages = quirks->idle_addresses;
+	limits->holds_back = quirks->holds_back;
 	limits->sockets = quirks->sockets;
 	limits->close_quiesces = quirks->close_quiesces;
 	limits->immediate = info->domain_attr->cq_data_size >= 4;

@@ -88,6 +88,8 @@ struct wf_rail_limits {
 	bool target_looks;   /* writes need the peer to poll now and then, and only a frame makes it do so */
 	/* the peer's provider delivers our messages by number, and waits for one that failed: what sent it is not heard any more */
 	bool numbers_messages;
+	bool
+	    holds_back; /* the provider may take writes and reads before it has met the peer: the first ring alone, until one has landed */
 };
 
 struct wf_rail;
@@ -248,7 +250,8 @@ struct wf_rma_run {
 	uint64_t target, key;
 	uint32_t immediate;
 	bool has_immediate, read;
-	bool cards;                      /* either end is a card's memory */
+	bool alone; /* the provider may hold each back and post it later as it came: it rings for itself only */
+	bool cards; /* either end is a card's memory */
 	const struct wf_page_list *list; /* local rails: each operation is of some of its pages; NULL: ranges */
 };
 /* Small pages share an operation where the provider takes several ranges in one. */

@@ -42,6 +42,7 @@ static inline bool wf_run_open(struct wf_seat *seat, struct wf_path *path, struc
 	if (!(remote->rails & UINT64_C(1) << path->remote))
 		return false;
 	run->rma.desc = slice->region->memory[seat->index].desc;
+	run->rma.alone = path->unproved;
 	run->rma.cards = false;
 	run->rma.target = path->target;
 	run->rma.key = remote->key[path->remote].key;

@@ -476,11 +476,13 @@ static void refused(struct wf_group *group, struct wf_seat *seat, struct wf_piec
 		wf_lane_path_failed(lane, path, "the provider takes nothing");
 }
 
-/* The next run rings for this one too, but not reads for writes: EFA of libfabric 2.1 hangs on a read while writes have not
- * been rung for. */
+/* The next run rings for this one too, if it is posted at once; but not reads for writes: EFA of libfabric 2.1 hangs on a read while
+ * writes have not been rung for. */
 static bool rings_later(const struct wf_batch *batch, int run)
 {
-	return run + 1 < batch->runs && batch->run[run].rma.read == batch->run[run + 1].rma.read;
+	const struct wf_rma_run *next = &batch->run[run + 1].rma;
+
+	return run + 1 < batch->runs && batch->run[run].rma.read == next->read && !next->alone && !next->cards;
 }
 
 /* How many of the batch were posted; the last one that is rings. */

@@ -145,6 +145,8 @@ void wf_lane_path_up(struct wf_lane *lane, struct wf_path *path, uint32_t remote
 	path->target = target;
 	path->tries = path->asked = path->refusals = 0;
 	path->stuck_ns = 0;
+	if (lane->group->seat[path - lane->path].limits.holds_back)
+		path->unproved = (uint16_t)(path->ops + 1); /* what is still in flight may have gone elsewhere */
 	path->window_bytes = lane->group->seat[path - lane->path].limits.window_first;
 	path->landed_bytes = path->landed_since_ns = 0;
 	atomic_fetch_add_explicit(&lane->paths_up, 1, memory_order_relaxed);

@@ -32,13 +32,14 @@ struct wf_path {
 	uint64_t landed_bytes, landed_since_ns; /* what the window follows where the link's speed is not known */
 	uint32_t ops;                           /* in flight */
 	uint8_t state, remote;                  /* the peer's rail at the other end */
-	uint8_t tries;                          /* hellos that were not answered: each waits longer */
-	uint8_t asked, refusals;                /* of them to that rail; hellos that the provider did not take yet */
-	bool talks;                             /* frames can be sent over it: the peer's rail was heard from */
-	bool refused;                           /* no rail of the peer can be paired with it, and the log says so */
-	uint8_t hellos_out;                     /* on the NIC */
-	uint8_t talk_remote;                    /* the peer's rail that talk is the address of */
-	enum wf_end talk_end;                   /* the published endpoint, or the outgoing one where that is deaf */
+	uint16_t unproved;       /* pieces that must land before the provider is known to hold none back */
+	uint8_t tries;           /* hellos that were not answered: each waits longer */
+	uint8_t asked, refusals; /* of them to that rail; hellos that the provider did not take yet */
+	bool talks;              /* frames can be sent over it: the peer's rail was heard from */
+	bool refused;            /* no rail of the peer can be paired with it, and the log says so */
+	uint8_t hellos_out;      /* on the NIC */
+	uint8_t talk_remote;     /* the peer's rail that talk is the address of */
+	enum wf_end talk_end;    /* the published endpoint, or the outgoing one where that is deaf */
 	uint64_t welcomes;  /* bit j: the peer's rail j said hello and waits for an answer over this rail of ours */
 	uint64_t hello_ns;  /* say hello (again) at */
 	uint64_t asked_ns;  /* when the last hello or question was sent; 0: it was answered, or there was none */
