@@ -353,7 +353,8 @@ enum weft_notify {
  * event would have quiescent = false, the word cannot say so.
  *
  * Both words must stay mapped until the operation's end is in its queue, or its end_word is written; else until
- * weft_engine_close() has returned, as registered memory.
+ * weft_engine_close() has returned, as registered memory. Closing writes every end_word that is not written yet, also where a worker
+ * hangs.
  *
  * notify_word: FENCED notifications only. The peer's engine stores notify_word_value at notify_word_offset, a multiple of 8, of that
  * remote (a region of the peer's with WEFT_REMOTE_WRITE, whose base is on a multiple of 8) when it delivers the notification, once,

@@ -198,9 +198,19 @@ static void *close_here(void *argument)
 	return NULL;
 }
 
+/* The worker never hears of it. */
+static void begin_write_with_word(uint64_t *word)
+{
+	struct weft_write write = { .size = sizeof(write), .from = here.region, .to = remote, .bytes = 4096 };
+	struct weft_op op = { .size = sizeof(op), .end_word = word, .end_value = 1 };
+
+	assert_int_equal(weft_write(here.engine, &write, &op, NULL), 0);
+}
+
 static void bounded_close(void **state)
 {
 	_Atomic int status = 1;
+	uint64_t word = 0;
 	pthread_t thread;
 	int before;
 
@@ -209,10 +219,12 @@ static void bounded_close(void **state)
 	before = threads();
 	here.engine->settings.close_ns = 300 * MS;
 	stall_worker(2);
+	begin_write_with_word(&word);
 	assert_int_equal(pthread_create(&thread, NULL, close_here, &status), 0);
 	UNTIL(atomic_load(&status) != 1);
 	pthread_join(thread, NULL);
 	assert_int_equal(atomic_load(&status), -ETIMEDOUT);
+	assert_int_equal(word, 1 + WEFT_WORD_FAILED); /* who waits for it goes on */
 	/* The thread is still in the post, and what it uses is still there; then it cleans up after itself. */
 	assert_int_equal(threads(), before);
 	sim_mend(-1);

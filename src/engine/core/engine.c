@@ -291,6 +291,9 @@ static void drain(struct weft_engine *engine)
 		if (left || wf_engine_is_manual(engine))
 			go_on(engine);
 	}
+	if (left)
+		wf_log(&engine->log, WEFT_LOG_WARN,
+		       "closing: operations have not ended in time; a worker hangs or gets no CPU");
 }
 
 static void drop_inbound(void *peer)
@@ -417,6 +420,7 @@ int wf_engine_close(struct weft_engine *engine)
 	}
 	if (stop_workers(engine))
 		error = -ETIMEDOUT;
+	wf_words_end_left(engine); /* what no worker ended: a stream may wait for it, and nobody else will say so */
 	wf_engine_put(engine);
 	pthread_setcancelstate(state, NULL);
 	return error;

@@ -113,7 +113,7 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->checked = op && op->flags & WEFT_CHECKSUM;
 	transfer->judged = false;
 	transfer->words.start = NULL;
-	transfer->words.end = NULL;
+	atomic_store_explicit(&transfer->words.end, NULL, memory_order_relaxed);
 	transfer->words.waits = false;
 	if (op && (op->start_word || op->end_word))
 		wf_words_take(transfer, op);
@@ -282,7 +282,7 @@ static void deliver_reply(weft_queue *queue, struct wf_inbound *reply)
 /* A call ends as its reply says. */
 static inline void write_end_word(struct wf_transfer *transfer, int status)
 {
-	if (transfer->words.end)
+	if (atomic_load_explicit(&transfer->words.end, memory_order_relaxed))
 		wf_words_end(transfer, transfer->reply ? transfer->reply->status : status);
 }
 

@@ -262,11 +262,22 @@ void wf_words_forget(struct wf_transfer *transfer)
 void wf_words_end(struct wf_transfer *transfer, int status)
 {
 	struct wf_op_words *own = &transfer->words;
-	_Atomic uint64_t *end = own->end;
+	_Atomic uint64_t *end =
+	    atomic_exchange(&own->end, NULL); /* once: a thread that closes the engine may come first */
 
-	own->end = NULL;
 	/* Release: who sees it sees what landed. The program may unmap it as soon as it has the event, which comes after this. */
-	atomic_store_explicit(end, status ? own->failed_value : own->end_value, memory_order_release);
+	if (end)
+		atomic_store_explicit(end, status ? own->failed_value : own->end_value, memory_order_release);
+}
+
+void wf_words_end_left(struct weft_engine *engine)
+{
+	for (uint32_t i = 0; i < wf_transfer_slots(engine); i++) {
+		struct wf_transfer *transfer = wf_transfer_at(engine, i);
+
+		if (atomic_load(&transfer->holds) && (uint32_t)atomic_load(&transfer->state) != WF_STOP_DONE)
+			wf_words_end(transfer, -ECANCELED);
+	}
 }
 
 /* ---- on the caller's thread ---- */
@@ -297,7 +308,7 @@ void wf_words_take(struct wf_transfer *transfer, const struct weft_op *op)
 
 	own->start = (const _Atomic uint64_t *)op->start_word;
 	own->start_value = op->start_value;
-	own->end = (_Atomic uint64_t *)op->end_word;
+	atomic_store_explicit(&own->end, (_Atomic uint64_t *)op->end_word, memory_order_relaxed);
 	own->end_value = op->end_value;
 	own->failed_value = op->end_failed_value ? op->end_failed_value : op->end_value + WEFT_WORD_FAILED;
 }

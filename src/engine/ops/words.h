@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+struct weft_engine;
 struct wf_group;
 struct wf_manifest;
 struct wf_slice;
@@ -22,7 +23,7 @@ struct wf_watched;
 struct wf_op_words {
 	const _Atomic uint64_t *start; /* NULL: it starts at once */
 	uint64_t start_value;
-	_Atomic uint64_t *end; /* NULL: none, or written already */
+	_Atomic uint64_t *_Atomic end; /* NULL: none, or written already */
 	uint64_t end_value, failed_value;
 	bool waits;     /* for its start; the following are its home's */
 	uint64_t order; /* of those that wait for one value */
@@ -59,4 +60,6 @@ void wf_words_forget(struct wf_transfer *transfer); /* it ends while it waits */
 int wf_words_look(struct wf_group *group);          /* starts what waits no more: how many */
 /* The last thing before its end is told; on the thread that ends it. */
 void wf_words_end(struct wf_transfer *transfer, int status);
+/* The engine closes: of operations that no worker ended, because it hangs or had no CPU in time. On the closing thread. */
+void wf_words_end_left(struct weft_engine *engine);
 #endif
