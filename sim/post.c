@@ -53,7 +53,7 @@ static int peer_refuses(struct endpoint *ep, const struct posting *p, struct pee
 		return -FI_EAGAIN;
 	if (peer->state != PEER_READY && spec->handshake_ns && peer->waiting >= spec->handshake_depth)
 		return -FI_EAGAIN;
-	if (p->kind == REQ_SEND && peer->backing_off)
+	if (peer->backing_off && (p->kind == REQ_SEND || spec->personality == SIM_EFA))
 		return -FI_EAGAIN;
 	return 0;
 }

@@ -330,19 +330,29 @@ static void ordering(void **state)
 }
 
 /* A back-off of a second: a test that is delayed by less still meets it. */
-static void receiver_not_ready_yet(void **state)
+static void not_ready_yet(const char *spec, int write_result)
 {
 	struct pair p;
 
-	open_pair(&p, "p5,handshake=0,rnr=1s,rnr_retries=3");
+	open_pair(&p, spec);
 	p.a.memory[0] = 5;
 	assert_int_equal(rig_send(&p.a, p.ab, 8, 0), 0);
 	rig_expect_nothing(&p.a, 500000);
 	assert_int_equal(rig_send(&p.a, p.ab, 8, 1), -FI_EAGAIN); /* in back-off */
+	assert_int_equal(rig_write(&p.a, p.ab, &p.b, 8, 2, 0), write_result);
+	if (!write_result)
+		rig_expect(&p.a, NULL, &p.a.context[2]);
 	assert_int_equal(rig_recv(&p.b, 0, 8, 0), 0);
 	rig_expect(&p.a, NULL, &p.a.context[0]); /* posted in time */
 	rig_expect(&p.b, NULL, &p.b.context[0]);
 	close_pair(&p);
+}
+
+/* EFA's provider holds back everything for that peer, its queue pair only messages. */
+static void receiver_not_ready_yet(void **state)
+{
+	not_ready_yet("p5,handshake=0,rnr=1s,rnr_retries=3", -FI_EAGAIN);
+	not_ready_yet("p5,handshake=0,rnr=1s,rnr_retries=3,personality=efa-direct", 0);
 }
 
 static void receiver_never_ready(void **state)
