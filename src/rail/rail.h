@@ -88,8 +88,8 @@ struct wf_rail_limits {
 	bool target_looks;   /* writes need the peer to poll now and then, and only a frame makes it do so */
 	/* the peer's provider delivers our messages by number, and waits for one that failed: what sent it is not heard any more */
 	bool numbers_messages;
-	bool
-	    holds_back; /* the provider may take writes and reads before it has met the peer: the first ring alone, until one has landed */
+	/* the provider may take writes and reads before it has met the peer: the first ring alone, until one has landed */
+	bool holds_back;
 };
 
 struct wf_rail;
