@@ -105,7 +105,8 @@ void wf_landing_end(struct wf_group *group, struct wf_seat *seat, struct wf_land
 		return;
 	path->ops -= landing->count;
 	path->bytes -= landing->bytes;
-	path->unproved -= (uint16_t)(landing->count < path->unproved ? landing->count : path->unproved);
+	if (path->unproved)
+		path->unproved -= (uint16_t)(landing->count < path->unproved ? landing->count : path->unproved);
 	part->in_flight -= landing->count;
 	part->bytes += landing->bytes;
 	if (seat->limits.adapts)
