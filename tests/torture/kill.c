@@ -1,12 +1,13 @@
 /*
  * Peers that die, stop, come back or never existed, as real processes over a real transport.
  *
- * kill --provider tcp|shm [--kills N] [--stops N]
+ * kill --provider tcp|shm|local|mapped [--kills N] [--stops N] [--seed S (0: a fresh one)]
  *
- * Each round starts a few peers (they execute this program anew), submits operations of every kind to each and kills
- * them one after the other while operations are in flight, as the others go on being served. Every operation must end
- * by the heartbeat's limit and 100 ms after its peer was killed (more if the machine woke threads late), none may end
- * twice, and memory and open files stay as they were.
+ * Each round starts a few peers (they execute this program anew), submits operations of every kind to each and kills or stops
+ * them one after the other, at random moments, while operations are in flight, as the others go on being served. Every operation
+ * must end by the heartbeat's limit and 100 ms after its peer was killed (more if the machine woke threads late), none may end
+ * twice, and memory and open files stay as they were. A stopped peer is killed after that, or continues and is reached again.
+ * mapped is local with memory that peers map.
  */
 #include "weft.h"
 #include "torture.h"
@@ -54,11 +55,13 @@ struct other {
 
 static const char *provider = "tcp", *program;
 static uint8_t *memory;
-static uint64_t latest_ns, ends, done, ended_down;
+static uint64_t seed = 1, latest_ns, ends, done, ended_down;
+static bool mapped;
 
 static void stop(const char *what, int rc)
 {
-	fprintf(stderr, "kill: FAILED: %s: %s\n", what, rc ? weft_strerror(rc) : "no");
+	fprintf(stderr, "kill: FAILED, seed %llu: %s: %s\n", (unsigned long long)seed, what,
+		rc ? weft_strerror(rc) : "no");
 	exit(1);
 }
 
@@ -68,22 +71,33 @@ static void log_line(void *context, enum weft_log_level level, const char *text)
 		fprintf(stderr, "%.3f [%d] %s\n", (double)now_ns() / 1e9, (int)getpid(), text);
 }
 
+/* The first engine's, if engines allocate it. */
+static int make_memory(weft_engine *engine)
+{
+	void *made = memory;
+	int rc = memory                                  ? 0
+		 : mapped                                ? weft_memory_alloc(engine, MEMORY, NULL, &made)
+		 : !(made = aligned_alloc(4096, MEMORY)) ? -ENOMEM
+							 : 0;
+
+	if (!rc)
+		memset(memory = made, 1, MEMORY);
+	return rc;
+}
+
 static void open_self(struct self *self)
 {
 	struct weft_config config = WEFT_CONFIG_INIT;
 	int rc;
 
-	config.provider = provider;
+	config.provider = mapped ? "local" : provider;
 	if (!strcmp(provider, "tcp"))
 		config.rails = "lo";
 	config.heartbeat_ns = HEARTBEAT_NS;
 	config.peer_limit_ns = LIMIT_NS;
 	config.rail_limit_ns = LIMIT_NS;
 	config.log = log_line;
-	if (!memory && !(memory = aligned_alloc(4096, MEMORY)))
-		stop("memory", -ENOMEM);
-	memset(memory, 1, MEMORY);
-	if ((rc = weft_engine_open(&config, &self->engine, NULL, 0)) ||
+	if ((rc = weft_engine_open(&config, &self->engine, NULL, 0)) || (rc = make_memory(self->engine)) ||
 	    (rc = weft_queue_open(self->engine, WEFT_QUEUE_LISTEN, &self->queue)) ||
 	    (rc = weft_region_register(self->engine, memory, MEMORY, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ,
 				       &self->region)))
@@ -303,19 +317,32 @@ static void await_up(struct self *self, struct other *others, uint32_t count, ui
 	}
 }
 
-/* Kills those whose time has come; returns how many live on. */
-static uint32_t kill_due(struct other *others, uint32_t count)
+/* Signals those whose time has come; returns how many are left. */
+static uint32_t signal_due(struct other *others, uint32_t count, int signal)
 {
-	uint32_t living = 0;
+	uint32_t left = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (!others[i].gone_ns && now_ns() >= others[i].due_ns) {
 			others[i].gone_ns = now_ns();
-			kill(others[i].pid, SIGKILL);
+			kill(others[i].pid, signal);
 		}
-		living += !others[i].gone_ns;
+		left += !others[i].gone_ns;
 	}
-	return living;
+	return left;
+}
+
+/* Works with all until each got the signal, within 30 ms. */
+static void work_and_signal(struct self *self, struct other *others, uint32_t count, struct random *random, int signal)
+{
+	for (uint32_t i = 0; i < count; i++)
+		others[i].due_ns = now_ns() + random_below(random, 30000) * WEFT_MICROSECOND;
+	do {
+		for (uint32_t i = 0; i < count; i++)
+			if (!others[i].gone_ns)
+				fill(self, &others[i], random);
+		take(self, others, count, random_below(random, 300) * WEFT_MICROSECOND);
+	} while (signal_due(others, count, signal));
 }
 
 /* Some peers, each killed within 30 ms of work. Sometimes one dies before it was ever heard. */
@@ -324,39 +351,43 @@ static void killed(struct self *self, struct random *random, uint32_t count)
 	struct other others[PEERS];
 
 	start_peers(self, others, count);
-	for (uint32_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < count; i++)
 		if (!random_chance(random, 10))
 			await_up(self, others, count, i);
-		others[i].due_ns = now_ns() + random_below(random, 30) * WEFT_MILLISECOND;
-	}
-	do {
-		for (uint32_t i = 0; i < count; i++)
-			if (!others[i].gone_ns)
-				fill(self, &others[i], random);
-		take(self, others, count, random_below(random, 300) * WEFT_MICROSECOND);
-	} while (kill_due(others, count));
+	work_and_signal(self, others, count, random, SIGKILL);
 	drain(self, others, count, LIMIT_NS + HEARTBEAT_NS);
 	for (uint32_t i = 0; i < count; i++)
 		end_peer(self, &others[i]);
 }
 
-/* Stopped for longer than the limit: given up, and reached again after it continues. */
-static void stopped(struct self *self, struct random *random)
+/* Stopped for longer than the limit: given up, and reached again after they continue. Some are killed instead. */
+static void stopped(struct self *self, struct random *random, uint32_t count)
 {
-	struct other other;
+	struct other others[PEERS];
 
-	start_peers(self, &other, 1);
-	await_up(self, &other, 1, 0);
-	fill(self, &other, random);
-	other.gone_ns = now_ns();
-	kill(other.pid, SIGSTOP);
-	drain(self, &other, 1, LIMIT_NS + HEARTBEAT_NS);
-	kill(other.pid, SIGCONT);
-	await_up(self, &other, 1, 0);
-	fill(self, &other, random);
-	other.gone_ns = now_ns();
-	drain(self, &other, 1, 20 * WEFT_SECOND);
-	end_peer(self, &other);
+	start_peers(self, others, count);
+	for (uint32_t i = 0; i < count; i++)
+		await_up(self, others, count, i);
+	work_and_signal(self, others, count, random, SIGSTOP);
+	drain(self, others, count, LIMIT_NS + HEARTBEAT_NS);
+	for (uint32_t i = 0; i < count; i++)
+		if (random_chance(random, 25)) {
+			kill(others[i].pid, SIGKILL);
+			end_peer(self, &others[i]);
+			others[i--] = others[--count];
+		}
+	for (uint32_t i = 0; i < count; i++) {
+		others[i].index = i;
+		kill(others[i].pid, SIGCONT);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		await_up(self, others, count, i);
+		fill(self, &others[i], random);
+		others[i].gone_ns = now_ns();
+	}
+	drain(self, others, count, 20 * WEFT_SECOND);
+	for (uint32_t i = 0; i < count; i++)
+		end_peer(self, &others[i]);
 }
 
 /* Stopped for less than the limit: nothing may fail. */
@@ -367,9 +398,8 @@ static void pause_shortly(struct self *self, struct random *random)
 
 	start_peers(self, &other, 1);
 	await_up(self, &other, 1, 0);
-	fill(self, &other, random);
-	before = other.gone_ns = now_ns();
-	kill(other.pid, SIGSTOP);
+	work_and_signal(self, &other, 1, random, SIGSTOP);
+	before = other.gone_ns;
 	while (now_ns() - before < LIMIT_NS / 3)
 		take(self, &other, 1, WEFT_MILLISECOND);
 	kill(other.pid, SIGCONT);
@@ -417,59 +447,88 @@ static void settle(struct self *self)
 	}
 }
 
-static int run(uint32_t kills, uint32_t stops)
-{
-	struct self self;
-	struct random random = { 1 };
-	uint64_t start = now_ns(), rss = 0, now_rss;
-	int files = 0;
+struct footprint {
+	uint64_t rss;
+	int files;
+};
 
-	watch_start();
-	open_self(&self);
-	for (uint32_t left = kills, count; left; left -= count) {
-		killed(&self, &random, count = left < PEERS ? left : PEERS);
-		if (!rss && left <= kills - kills / 4) { /* pools and the allocator have reached their size */
-			settle(&self);
-			rss = rss_bytes();
-			files = open_fds();
-		}
+static struct footprint measure(struct self *self)
+{
+	settle(self);
+	return (struct footprint){ rss_bytes(), open_fds() };
+}
+
+static void check_flat(const struct footprint *before, const struct footprint *after)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	if (after->rss > before->rss + (16u << 20))
+		stop("memory is flat", 0);
+#endif
+	if (after->files > before->files + 4)
+		stop("open files are flat", 0);
+}
+
+static void stop_many(struct self *self, struct random *random, uint32_t stops)
+{
+	struct footprint before = { 0 }, after;
+
+	for (uint32_t left = stops, count; left; left -= count) {
+		stopped(self, random, count = left < PEERS ? left : PEERS);
+		pause_shortly(self, random);
+		if (!before.files)
+			before = measure(self);
 	}
-	settle(&self);
-	now_rss = rss_bytes();
+	for (int i = 0; i < 3; i++)
+		never_there(self, random);
+	after = measure(self);
+	if (stops > PEERS)
+		check_flat(&before, &after);
+}
+
+static void kill_many(struct self *self, struct random *random, uint32_t kills)
+{
+	struct footprint before = { 0 }, after;
+
+	for (uint32_t left = kills, count; left; left -= count) {
+		killed(self, random, count = left < PEERS ? left : PEERS);
+		if (!before.files && left <= kills - kills / 4) /* pools and the allocator have reached their size */
+			before = measure(self);
+	}
+	after = measure(self);
 	printf("killed %u peers: %llu operations ended (%llu done, %llu peer down), the latest %.0f ms after "
 	       "the kill; memory "
 	       "%.1f -> %.1f MB, files %d -> %d\n",
 	       kills, (unsigned long long)ends, (unsigned long long)done, (unsigned long long)ended_down,
-	       (double)latest_ns / 1e6, (double)rss / 1e6, (double)now_rss / 1e6, files, open_fds());
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	if (kills >= 8 && now_rss > rss + (16u << 20))
-		stop("memory is flat", 0);
-#endif
-	if (kills >= 8 && open_fds() > files + 4)
-		stop("open files are flat", 0);
-	for (uint32_t i = 0; i < stops; i++) {
-		stopped(&self, &random);
-		pause_shortly(&self, &random);
-	}
-	for (int i = 0; i < 3; i++)
-		never_there(&self, &random);
-	settle(&self);
+	       (double)latest_ns / 1e6, (double)before.rss / 1e6, (double)after.rss / 1e6, before.files, after.files);
+	if (kills >= 8)
+		check_flat(&before, &after);
+}
+
+static int run(uint32_t kills, uint32_t stops)
+{
+	struct self self;
+	struct random random = { seed };
+	uint64_t start = now_ns();
+
+	watch_start();
+	open_self(&self);
+	kill_many(&self, &random, kills);
+	stop_many(&self, &random, stops);
 	if (weft_engine_close(self.engine))
 		stop("closing", 0);
-	free(memory);
+	if (!mapped)
+		free(memory);
 	watch_stop();
-	printf("kill: %s, %u kills, %u stops, in %.1f s: OK\n", provider, kills, stops,
-	       (double)(now_ns() - start) / 1e9);
+	printf("kill: %s, seed %llu, %u kills, %u stops, %llu operations in %.1f s: OK\n", provider,
+	       (unsigned long long)seed, kills, stops, (unsigned long long)ends, (double)(now_ns() - start) / 1e9);
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = { { "provider", 1, 0, 'p' },
-						 { "kills", 1, 0, 'k' },
-						 { "stops", 1, 0, 's' },
-						 { "serve", 1, 0, 'S' },
-						 { 0, 0, 0, 0 } };
+	static const struct option options[] = { { "provider", 1, 0, 'p' }, { "kills", 1, 0, 'k' },
+						 { "stops", 1, 0, 's' },    { "serve", 1, 0, 'S' },
+						 { "seed", 1, 0, 'r' },     { 0, 0, 0, 0 } };
 	uint32_t kills = 200, stops = 5;
 	int option, fd = -1;
 
@@ -484,7 +543,12 @@ int main(int argc, char **argv)
 			stops = (uint32_t)atoi(optarg);
 		else if (option == 'S')
 			fd = atoi(optarg);
+		else if (option == 'r')
+			seed = strtoull(optarg, NULL, 0);
 		else
 			return 2;
+	mapped = !strcmp(provider, "mapped");
+	if (!seed)
+		seed = now_ns() / 1000;
 	return fd >= 0 ? serve(fd) : run(kills, stops);
 }
