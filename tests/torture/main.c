@@ -1,6 +1,6 @@
 /*
  * torture --seed S (0: a fresh one) --ops N [--minutes M] [--engines K] [--nics N] [--faults LIST|none|all] [--provider
- * simfab|tcp|shm]
+ * simfab|tcp|shm|local|mapped]
  *
  * Rounds: run, then drain with all faults gone, check that nothing is left over or has leaked, and that every
  * node reaches every other again. Exits 0, or 1 with the seed and the history of the operation that broke a
@@ -29,7 +29,8 @@ struct world world = { .seed = 1,
 		       .nics = 4,
 		       .provider = "simfab",
 		       .keys = "strict=1",
-		       .lock = PTHREAD_MUTEX_INITIALIZER };
+		       .lock = PTHREAD_MUTEX_INITIALIZER,
+		       .memory = PTHREAD_RWLOCK_INITIALIZER };
 
 static uint32_t parse_faults(const char *text)
 {
@@ -125,6 +126,7 @@ static void parse(int argc, char **argv)
 	world.limit_ns = minutes > 0 ? now_ns() + (uint64_t)(minutes * 60e9) : UINT64_MAX;
 	if (minutes > 0)
 		world.ops = UINT64_MAX;
+	world.mapped = !strcmp(world.provider, "mapped");
 	world.simulated = !strcmp(world.provider, "simfab");
 	world.quiesces = world.simulated && !strstr(world.keys, "emulated=1") && !strstr(world.keys, "card=efa");
 	if (!world.simulated)
@@ -161,7 +163,7 @@ static void make_nodes(void)
 		node->image = malloc(ARENA);
 		pthread_rwlock_init(&node->alive, NULL);
 		for (int in = 0; in < 2; in++) {
-			node->arena[in].base =
+			node->arena[in].made = node->arena[in].base =
 			    mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 			if (node->arena[in].base == MAP_FAILED || !node->image)
 				fail(NULL, "no memory");
@@ -262,6 +264,19 @@ static void probe(void)
 						     n, i, (double)(now_ns() - start) / 1e9);
 				}
 	} while (!all);
+}
+
+/* Else the run has shown nothing about mapped memory. */
+static void check_mapped(void)
+{
+	struct weft_rail_info info;
+	uint64_t bytes = 0;
+
+	for (uint32_t n = 0; n < world.nodes; n++)
+		for (uint32_t i = 0; !weft_rail_info(world.node[n].engine, i, &info, sizeof(info)); i++)
+			bytes += info.mapped_bytes;
+	if (world.mapped && !bytes)
+		fail(NULL, "nothing was copied through mapped memory");
 }
 
 static void start_probe(void)
@@ -402,6 +417,7 @@ int main(int argc, char **argv)
 	words_stop();
 	faults_stop();
 	stranger_close();
+	check_mapped();
 	for (uint32_t n = 0; n < world.nodes; n++)
 		node_close(&world.node[n], false);
 	check_arenas();

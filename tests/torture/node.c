@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define CLOSE_LIMIT_NS                                                                                                 \
@@ -49,7 +50,7 @@ static int open_engine(struct node *node)
 	char name[16];
 	int rc;
 
-	config.provider = world.simulated ? simulated_provider() : world.provider;
+	config.provider = world.simulated ? simulated_provider() : world.mapped ? "local" : world.provider;
 	if (!strcmp(world.provider, "tcp"))
 		config.rails = "lo";
 	config.max_transfers = TRANSFERS;
@@ -68,11 +69,32 @@ static int open_engine(struct node *node)
 	return rc;
 }
 
+/* What an engine allocates goes when it closes, and what lands there is judged later: a second mapping, always at the same place,
+ * keeps the pages until the next engine's take over with the same bytes. */
+static int make_memory(struct node *node, struct arena *arena)
+{
+	void *made, *base;
+	int rc = weft_memory_alloc(node->engine, ARENA, NULL, &made);
+
+	if (rc)
+		return rc;
+	pthread_rwlock_wrlock(&world.memory);
+	pthread_mutex_lock(&world.lock);
+	memcpy(made, arena->base, ARENA);
+	base = mremap(made, 0, ARENA, MREMAP_MAYMOVE | MREMAP_FIXED, arena->base);
+	pthread_mutex_unlock(&world.lock);
+	pthread_rwlock_unlock(&world.memory);
+	if (base != arena->base)
+		fail(NULL, "mapping what an engine allocated: %s", strerror(errno));
+	arena->made = made;
+	return 0;
+}
+
 static int register_region(struct node *node, bool in)
 {
 	weft_region *region = in ? &node->in : &node->out;
 
-	return weft_region_register(node->engine, node->arena[in].base, ARENA,
+	return weft_region_register(node->engine, node->arena[in].made, ARENA,
 				    in ? WEFT_REMOTE_WRITE : WEFT_REMOTE_READ, region);
 }
 
@@ -152,6 +174,8 @@ int node_open(struct node *node)
 		return rc;
 	for (int i = 0; i < 3 && !rc; i++)
 		rc = weft_queue_open(node->engine, i ? 0 : WEFT_QUEUE_LISTEN, &node->queue[i]);
+	for (int in = 0; world.mapped && in < 2 && !rc; in++)
+		rc = make_memory(node, &node->arena[in]);
 	if (!rc)
 		rc = register_region(node, true);
 	if (!rc)

@@ -68,6 +68,13 @@ uint8_t *run_base(const struct run *run)
 	return world.node[run->node].arena[run->in].base + run->first * SLOT;
 }
 
+void op_fill(const struct op *op, uint32_t run, uint64_t bytes, uint64_t seed)
+{
+	pthread_rwlock_rdlock(&world.memory);
+	pattern_fill(run_base(&op->run[run]), bytes, seed, 0);
+	pthread_rwlock_unlock(&world.memory);
+}
+
 static bool all_are(const uint8_t *at, uint64_t bytes, uint8_t value)
 {
 	return !bytes || (at[0] == value && !memcmp(at, at + 1, bytes - 1));
@@ -175,6 +182,7 @@ static void release_memory(struct node *node, struct op *op, bool quiescent)
 {
 	uint64_t now = now_ns();
 
+	pthread_rwlock_rdlock(&world.memory);
 	for (uint32_t r = 0; r < op->runs; r++) {
 		struct arena *arena = &world.node[op->run[r].node].arena[op->run[r].in];
 		uint32_t first = op->run[r].first, count = op->run[r].count;
@@ -185,6 +193,7 @@ static void release_memory(struct node *node, struct op *op, bool quiescent)
 			arena->until_ns[i] = now + UNQUIET_NS;
 		}
 	}
+	pthread_rwlock_unlock(&world.memory);
 	pthread_mutex_lock(&world.lock);
 	for (uint32_t r = 0; r < op->runs; r++) {
 		struct arena *arena = &world.node[op->run[r].node].arena[op->run[r].in];

@@ -109,7 +109,7 @@ static bool submit_write(struct node *node, struct op *op, uint32_t target, uint
 
 	if (!op_run(op, node->index, false, bytes + 64) || !op_run(op, target, true, bytes + 64))
 		return no_room(node, op);
-	pattern_fill(out_of(op, 0), bytes + skew, op->id * 7, 0);
+	op_fill(op, 0, bytes + skew, op->id * 7);
 	op_move(op, 1, skew, out_of(op, 0) + skew, bytes);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
@@ -134,7 +134,7 @@ static bool submit_read(struct node *node, struct op *op, uint32_t target)
 
 	if (!op_run(op, target, false, bytes) || !op_run(op, node->index, true, bytes))
 		return no_room(node, op);
-	pattern_fill(out_of(op, 0), bytes, op->id * 7, 0);
+	op_fill(op, 0, bytes, op->id * 7);
 	op_move(op, 1, 0, out_of(op, 0), bytes);
 	to = start(node, op);
 	set_notify(node, op, &to, payload);
@@ -180,7 +180,7 @@ static bool lay_out(struct node *node, struct op *op, uint32_t from, uint32_t to
 		page /= 2;
 	if (!op_run(op, from, false, (uint64_t)page * room) || !op_run(op, to, true, (uint64_t)page * room))
 		return false;
-	pattern_fill(out_of(op, 0), (uint64_t)page * room, op->id * 7, 0);
+	op_fill(op, 0, (uint64_t)page * room, op->id * 7);
 	shuffle(node, layout->at, count, room);
 	for (uint32_t i = 0; i < count; i++) {
 		layout->from[i] = random_below(&node->random, room);
@@ -283,7 +283,7 @@ static bool submit_scatter(struct node *node, struct op *op)
 			op->targets |= only;
 			return no_room(node, op);
 		}
-		pattern_fill(out_of(op, 2 * i), bytes, op->id * 7 + i, 0);
+		op_fill(op, 2 * i, bytes, op->id * 7 + i);
 		op_move(op, 2 * i + 1, 0, out_of(op, 2 * i), bytes);
 		op->targets |= 1u << target;
 		write[i] = (struct weft_write){ sizeof(struct weft_write),      node->out,

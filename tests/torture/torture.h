@@ -132,6 +132,8 @@ struct op {
 
 struct arena {
 	uint8_t *base;
+	uint8_t
+	    *made; /* where the engine has it: base, or what the engine allocated, of which base is a second mapping */
 	uint8_t owned[SLOTS]; /* 0: free, holding guard; 1: an operation's; 2: may still be touched */
 	uint8_t guard[SLOTS];
 	uint64_t until_ns[SLOTS]; /* of state 2 */
@@ -242,12 +244,15 @@ struct world {
 	bool simulated, verbose;
 	bool quiesces;   /* what has ended is always quiescent: simulated NICs whose writes are not emulated */
 	bool local;      /* local rails beside the NICs */
+	bool mapped;     /* engines allocate the memory, so that peers map it */
 	bool manual;     /* the nodes' threads drive the engines */
 	uint32_t faults; /* one bit each */
 	struct node node[NODES];
 	struct ghost ghost[GHOSTS];
 	uint32_t ghosts;
 	pthread_mutex_t lock;
+	pthread_rwlock_t
+	    memory; /* who fills an arena reads it; who puts other memory under one writes it. Before lock */
 	uint8_t arrived[SERIALS]; /* by serial: one bit per node it arrived at */
 	struct counted counted[NODES][IMMEDIATES];
 	struct barrier barrier[BARRIERS];
@@ -270,6 +275,7 @@ void op_note(struct op *op, const char *what, int64_t value);
 struct op *op_take(struct node *node, enum kind kind, uint32_t targets); /* NULL: none free. Takes the lock */
 bool op_run(struct op *op, uint32_t at, bool in, uint64_t bytes);        /* takes slots; false: none */
 uint8_t *run_base(const struct run *run);
+void op_fill(const struct op *op, uint32_t run, uint64_t bytes, uint64_t seed); /* what it sends */
 void op_move(struct op *op, uint32_t run, uint64_t offset, const void *from, uint64_t bytes);
 void op_accepted(struct node *node, struct op *op, int rc, weft_transfer handle);
 /* `absent_ns`: its end was not yet in the queue then. */
