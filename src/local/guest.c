@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -28,13 +29,14 @@
 #define RECORDS_A_TURN 32 /* per guest, so that all have their turn */
 
 /* Root and we ourselves could do worse. */
-static bool is_of_another_user(int socket)
+bool wf_local_is_other(int socket, pid_t *ret_pid)
 {
 	struct ucred credentials = { .uid = (uid_t)-1 };
 	socklen_t bytes = sizeof(credentials);
+	int error = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes);
 
-	return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) ||
-	       (credentials.uid && credentials.uid != geteuid());
+	*ret_pid = error || credentials.pid <= 0 ? 0 : credentials.pid;
+	return error || (credentials.uid && credentials.uid != geteuid());
 }
 
 static int add(struct wf_local *local, int socket)
@@ -42,7 +44,8 @@ static int add(struct wf_local *local, int socket)
 	struct wf_guest *guest = calloc(1, sizeof(*guest));
 	struct wf_guest **grown = NULL;
 	uint32_t room = local->guest_room ? 2 * local->guest_room : 16;
-	bool other = is_of_another_user(socket);
+	pid_t pid;
+	bool other = wf_local_is_other(socket, &pid);
 	int error = !guest ? -ENOMEM : other && local->others == GUESTS_OTHERS ? -EDQUOT : 0;
 
 	pthread_mutex_lock(&local->guests_lock);
@@ -74,15 +77,29 @@ static int add(struct wf_local *local, int socket)
 	return error;
 }
 
+/* Until the next sweep. socket: one that has been accepted, or -1. */
+static void stop_accepting(struct wf_local *local, int socket)
+{
+	epoll_ctl(local->epoll, EPOLL_CTL_DEL, local->listener, NULL);
+	local->deaf = true;
+	if (socket >= 0)
+		wf_closer_shut(local->closer, socket);
+}
+
 void wf_guests_accept(struct wf_local *local)
 {
 	for (int i = 0; i < ACCEPTS; i++) {
 		int socket = accept4(local->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-		if (socket < 0)
+		if (socket < 0 && errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
 			return;
+		/* They would be announced again and again, and we would never sleep. */
+		if (socket < 0 || wf_closer_is_full(local->closer)) {
+			stop_accepting(local, socket);
+			return;
+		}
 		if (local->guests == GUESTS_MOST || add(local, socket))
-			close(socket);
+			wf_closer_shut(local->closer, socket);
 	}
 }
 
@@ -100,7 +117,7 @@ void wf_guest_leave(struct wf_guest *guest)
 		munmap(guest->pipe.shared, sizeof(*guest->pipe.shared));
 	pthread_mutex_unlock(&local->guests_lock);
 	local->others -= guest->other;
-	close(guest->socket);
+	wf_local_unwatch(local, &guest->socket);
 	free(guest);
 	if (last != guest)
 		wf_local_watch(local, last->socket, WF_WATCH_GUEST, last->index);
@@ -134,6 +151,11 @@ static int asked(struct wf_guest *guest, const struct wf_letter *question)
 	struct wf_letter answer;
 	int fd = wf_local_memory_answer(&guest->local->memory, question->key, question->part, &answer), error;
 
+	if (!answer.status) {
+		pthread_mutex_lock(&guest->local->guests_lock);
+		guest->rights |= answer.access;
+		pthread_mutex_unlock(&guest->local->guests_lock);
+	}
 	error = wf_letter_send(guest->socket, &answer, fd);
 	if (fd >= 0)
 		close(fd);
@@ -148,7 +170,7 @@ void wf_guest_readable(struct wf_guest *guest)
 	int fd = -1, got, error = 0;
 
 	for (int i = 0; i < LETTERS && !error; i++) {
-		got = wf_letter_receive(guest->socket, &letter, &fd);
+		got = wf_letter_receive(guest->socket, guest->local->closer, &letter, &fd);
 		if (!got)
 			return;
 		if (got < 0)
@@ -161,8 +183,7 @@ void wf_guest_readable(struct wf_guest *guest)
 			error = asked(guest, &letter);
 		else if (letter.kind != WF_LETTER_RING)
 			error = -EPROTO;
-		if (fd >= 0)
-			close(fd);
+		wf_closer_close(guest->local->closer, fd);
 		fd = -1;
 	}
 	if (!error)
@@ -197,6 +218,8 @@ WF_HOT static int read_guest(struct wf_guest *guest, struct wf_local_end *ends, 
 		struct wf_posted_receive *receive = next_receive(local);
 
 		if (record.kind == WF_RECORD_IMMEDIATE) {
+			if (!(guest->rights & WEFT_REMOTE_WRITE))
+				return -EPROTO; /* it comes after a write, and this one can write nowhere */
 			wf_pipe_take(&guest->pipe, &record, NULL);
 			ends[count++] = (struct wf_local_end){ .immediate = record.immediate };
 			continue;
@@ -264,13 +287,13 @@ void wf_guests_sweep(struct wf_local *local)
 
 /* ---- revocation ---- */
 
-/* Under the lock. A guest whose socket has ended copies no more. */
+/* Under the lock. A guest whose socket has ended copies no more, and one that was told of no memory never did. */
 static bool is_copying(const struct wf_guest *guest, uint32_t slot)
 {
 	struct pollfd ended = { .fd = guest->socket, .events = POLLRDHUP };
 	bool any;
 
-	if (!guest->pipe.shared)
+	if (!guest->pipe.shared || !guest->rights)
 		return false;
 	any = atomic_load(&guest->pipe.shared->copying) == (uint64_t)slot + 1;
 	for (uint32_t i = 0; i < WF_PIPE_HOLDS; i++)

@@ -32,6 +32,7 @@ struct wf_opened {
 	struct wf_device_opened *device; /* NULL: the CPU's memory, or not all parts have come */
 	struct wf_card *card;            /* whose it is, once it is open; NULL: the CPU's */
 	bool orphan;                     /* its line has broken: the last job frees it */
+	struct wf_closer *closer;        /* the rail's */
 };
 
 enum wf_line_state { WF_LINE_CLOSED, WF_LINE_GREETING, WF_LINE_UP };
@@ -46,6 +47,8 @@ struct wf_line {
 	uint8_t address[WF_LOCAL_ADDRESS];
 	int socket, pidfd;     /* -1: none */
 	pid_t pid;             /* in our namespace; 0: not known */
+	bool other;            /* another user's, or we cannot tell */
+	bool told;             /* the log says why nobody is reached, or somebody was */
 	int copies;            /* 0: the kernel lets us copy; else why not */
 	struct wf_share share; /* the pipe's memory */
 	uint32_t held;         /* bit i: pipe.shared->holding[i] is in use */
@@ -62,6 +65,7 @@ struct wf_guest {
 	bool other; /* another user's */
 	uint64_t since_ns;
 	uint32_t wrong;             /* keys that it asked for in vain */
+	uint32_t rights;            /* to any memory of ours that it was told of; changes under the lock */
 	struct wf_pipe_reader pipe; /* shared NULL: it has not greeted yet */
 };
 
@@ -119,6 +123,8 @@ struct wf_local {
 	uint8_t address[WF_LOCAL_ADDRESS];
 	uint64_t proof[2]; /* random: who can read it here can copy here */
 	int epoll, listener;
+	bool deaf; /* nobody is accepted until the next sweep: we had no descriptor, or the closer is full */
+	struct wf_closer *closer;
 	uint32_t turns;   /* since the descriptors were looked at … */
 	uint64_t tick_ns; /* … and when: the kernel's tick */
 	bool slept;       /* we may have: look at them now */
@@ -162,6 +168,9 @@ struct wf_local {
 /* What a descriptor in the rail's epoll is. */
 enum wf_watched { WF_WATCH_LISTENER, WF_WATCH_LINE, WF_WATCH_PROCESS, WF_WATCH_GUEST };
 int wf_local_watch(struct wf_local *local, int fd, enum wf_watched what, uint32_t index);
+/* Closes a socket that is watched, or may be, and sets it to -1. A child of ours may hold it too, so that closing it alone would not
+ * end the watch. */
+void wf_local_unwatch(struct wf_local *local, int *fd);
 
 /* Returns the length of the name of the socket that listens at the address. */
 socklen_t wf_local_socket_name(const uint8_t *address, struct sockaddr_un *ret_name);
@@ -185,6 +194,7 @@ void wf_opened_sweep(struct wf_line *line);  /* those that are over */
 void wf_opened_forget(struct wf_line *line); /* all; no job uses them */
 
 /* guest.c */
+bool wf_local_is_other(int socket, pid_t *ret_pid); /* of another user than us and root; pid: 0 if it is not known */
 void wf_guests_accept(struct wf_local *local);
 void wf_guest_readable(struct wf_guest *guest);
 void wf_guest_leave(struct wf_guest *guest); /* frees it */

@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* More than a letter may bring, so that what is too much is seen, and closed. */
-#define FDS_SEEN 8
+/* More than a letter may bring, so that what is too much is seen. */
+#define FDS_SEEN 2
 
 union control {
 	struct cmsghdr header;
@@ -96,7 +96,8 @@ static int take_fds(struct msghdr *message, int fds[FDS_SEEN])
 	return count;
 }
 
-int wf_letter_receive(int socket, struct wf_letter *ret_letter, int *ret_fd)
+/* Looks before it takes: what a letter brings too much stays in the socket, where nobody has to close it now. */
+int wf_letter_receive(int socket, struct wf_closer *closer, struct wf_letter *ret_letter, int *ret_fd)
 {
 	struct iovec data = { ret_letter, sizeof(*ret_letter) };
 	union control control;
@@ -104,16 +105,18 @@ int wf_letter_receive(int socket, struct wf_letter *ret_letter, int *ret_fd)
 		.msg_iov = &data, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)
 	};
 	int fds[FDS_SEEN], count;
-	ssize_t got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t got = recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	char byte;
 
 	if (got < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	count = take_fds(&message, fds);
-	if (got && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && wf_letter_check(ret_letter, (size_t)got, count)) {
+	if (got && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && wf_letter_check(ret_letter, (size_t)got, count) &&
+	    recv(socket, &byte, 1, MSG_DONTWAIT) == 1) {
 		*ret_fd = count ? fds[0] : -1;
 		return 1;
 	}
 	for (int i = 0; i < count; i++)
-		close(fds[i]);
+		wf_closer_close(closer, fds[i]);
 	return got ? -EPROTO : -ECONNRESET;
 }

@@ -7,6 +7,7 @@
 #define WF_LOCAL_LETTER_H
 
 #include "device/device.h"
+#include "local/closer.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,8 +47,9 @@ struct wf_letter {
 /* Fills in magic and version; fd goes with it unless it is -1. Returns 0, -EAGAIN if the socket has no room, or another negative errno. */
 int wf_letter_send(int socket, struct wf_letter *letter, int fd);
 /* Returns 1 and a letter that wf_letter_check() accepts, with its descriptor, which is the caller's to close (-1: none); 0 if
- * there is none; or a negative errno: the other side has ended, or breaks the rules. */
-int wf_letter_receive(int socket, struct wf_letter *ret_letter, int *ret_fd);
+ * there is none; or a negative errno: the other side has ended, or breaks the rules. A letter that breaks them may stay in the
+ * socket, with what it brings. Descriptors are to be closed by the closer, and the socket to be shut by it. */
+int wf_letter_receive(int socket, struct wf_closer *closer, struct wf_letter *ret_letter, int *ret_fd);
 /* Whether this many bytes with this many descriptors are a letter. */
 bool wf_letter_check(const struct wf_letter *letter, size_t bytes, int fd_count);
 #endif

@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define LETTERS 64 /* per look */
+
 /* ---- the table ---- */
 
 uint64_t wf_line_target(const struct wf_line *line)
@@ -120,6 +122,13 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
+static void unwatch_process(struct wf_line *line)
+{
+	if (line->pidfd >= 0)
+		epoll_ctl(line->local->epoll, EPOLL_CTL_DEL, line->pidfd, NULL);
+	close_fd(&line->pidfd);
+}
+
 /* The process is watched on: its end may show only after that of its socket. */
 void wf_line_break(struct wf_line *line, const char *why)
 {
@@ -135,7 +144,7 @@ void wf_line_break(struct wf_line *line, const char *why)
 	wf_opened_forget(line);
 	if (local->begun == line)
 		local->begun = NULL;
-	close_fd(&line->socket);
+	wf_local_unwatch(local, &line->socket);
 	wf_share_close(&line->share);
 	if (line->board)
 		wf_share_close(&(struct wf_share){ (void *)(uintptr_t)line->board, sizeof(*line->board), -1 });
@@ -148,7 +157,7 @@ void wf_line_break(struct wf_line *line, const char *why)
 void wf_line_free(struct wf_line *line)
 {
 	wf_line_break(line, NULL);
-	close_fd(&line->pidfd);
+	unwatch_process(line);
 	line->local->died -= line->died;
 	line->local->line[line->index] = NULL;
 	free(line);
@@ -160,7 +169,7 @@ void wf_line_process_ended(struct wf_line *line)
 
 	if (line->pidfd < 0 || poll(&ended, 1, 0) <= 0)
 		return;
-	close_fd(&line->pidfd);
+	unwatch_process(line);
 	wf_line_break(line, "the process has ended");
 	line->local->died += !line->died;
 	line->died = true;
@@ -198,6 +207,16 @@ static int greet(struct wf_line *line)
 	return error;
 }
 
+static void tell_nobody_listens(struct wf_line *line)
+{
+	if (!line->told)
+		wf_log(
+		    line->local->log, WEFT_LOG_INFO,
+		    "rail local: a peer of this host is not reached: nobody listens at its address. It has ended, or "
+		    "lives in another network namespace");
+	line->told = true;
+}
+
 static int begin(struct wf_line *line)
 {
 	int error;
@@ -206,6 +225,8 @@ static int begin(struct wf_line *line)
 	if (line->socket < 0) {
 		error = line->socket;
 		line->socket = -1;
+		if (error == -EHOSTUNREACH)
+			tell_nobody_listens(line);
 		return error;
 	}
 	line->state = WF_LINE_GREETING;
@@ -226,25 +247,24 @@ WF_HOT int wf_line_ready(struct wf_line *line)
 
 static void watch_process(struct wf_line *line)
 {
-	struct ucred credentials = { 0 };
-	socklen_t bytes = sizeof(credentials);
-
-	close_fd(&line->pidfd);
-	line->pid = 0;
-	if (getsockopt(line->socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) || credentials.pid <= 0)
+	unwatch_process(line);
+	line->other = wf_local_is_other(line->socket, &line->pid);
+	if (!line->pid)
 		return; /* of a namespace that we do not see: the socket's end tells as much */
-	line->pid = credentials.pid;
 	line->pidfd = (int)syscall(SYS_pidfd_open, line->pid, 0);
 	if (line->pidfd >= 0)
 		wf_local_watch(line->local, line->pidfd, WF_WATCH_PROCESS, line->index);
 }
 
-/* Reads a random number that the process has told us: proves that the id is that process's, and that the kernel lets us. */
+/* Reads a random number that the process has told us: proves that the id is that process's, and that the kernel lets us. It lets root
+ * read anyone's memory; but who owns that decides how long it takes (userfaultfd, a file system of its own), and we would wait. */
 static int try_copying(const struct wf_line *line, const struct wf_letter *welcome)
 {
 	uint64_t proof[2];
 	struct iovec near = { proof, sizeof(proof) }, far = { (void *)(uintptr_t)welcome->base, sizeof(proof) };
 
+	if (line->other)
+		return -EPERM;
 	if (!line->pid)
 		return -ESRCH;
 	if (process_vm_readv(line->pid, &near, 1, &far, 1, 0) != sizeof(proof))
@@ -265,10 +285,13 @@ static void welcomed(struct wf_line *line, const struct wf_letter *welcome, int 
 	line->copies = try_copying(line, welcome);
 	if (line->copies)
 		wf_log(line->local->log, WEFT_LOG_INFO,
-		       "rail local: the kernel does not let us copy to process %d (%s): only memory that weft "
-		       "allocated is "
+		       "rail local: no copies by the kernel to process %d (%s): only memory that weft allocated is "
 		       "reached",
-		       (int)line->pid, strerror(-line->copies));
+		       (int)line->pid,
+		       line->other  ? "another user's"
+		       : !line->pid ? "of a pid namespace that we do not see"
+				    : strerror(-line->copies));
+	line->told = true;
 	line->state = WF_LINE_UP;
 }
 
@@ -277,14 +300,19 @@ void wf_line_readable(struct wf_line *line)
 	struct wf_letter letter;
 	int fd = -1, got = 0;
 
-	while (line->state != WF_LINE_CLOSED && (got = wf_letter_receive(line->socket, &letter, &fd)) > 0) {
+	/* Bounded: who sends without end must not hold the worker. The rest at the next look. */
+	for (int i = 0; i < LETTERS && line->state != WF_LINE_CLOSED; i++) {
+		got = wf_letter_receive(line->socket, line->local->closer, &letter, &fd);
+		if (got <= 0)
+			break;
 		if (letter.kind == WF_LETTER_WELCOME)
 			welcomed(line, &letter, fd);
 		else if (letter.kind == WF_LETTER_OPENED)
 			wf_opened_answered(line, &letter, fd);
 		else
 			wf_line_break(line, "it sent a letter that is not an answer");
-		close_fd(&fd);
+		wf_closer_close(line->local->closer, fd);
+		fd = -1;
 	}
 	if (got < 0) {
 		wf_line_break(line, strerror(-got));

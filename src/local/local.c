@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define BACKLOG 128
@@ -88,6 +89,30 @@ int wf_local_watch(struct wf_local *local, int fd, enum wf_watched what, uint32_
 	return errno == EEXIST && !epoll_ctl(local->epoll, EPOLL_CTL_MOD, fd, &event) ? 0 : -errno;
 }
 
+void wf_local_unwatch(struct wf_local *local, int *fd)
+{
+	if (*fd < 0)
+		return;
+	epoll_ctl(local->epoll, EPOLL_CTL_DEL, *fd, NULL);
+	wf_closer_shut(local->closer, *fd);
+	*fd = -1;
+}
+
+/* Those who have connected and were not accepted may have sent letters. */
+static void stop_listening(struct wf_local *local)
+{
+	int socket;
+
+	if (local->listener < 0)
+		return;
+	shutdown(local->listener, SHUT_RDWR); /* from here on nobody connects */
+	while ((socket = accept4(local->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		wf_closer_shut(local->closer, socket);
+	epoll_ctl(local->epoll, EPOLL_CTL_DEL, local->listener, NULL);
+	close(local->listener);
+	local->listener = -1;
+}
+
 int wf_local_listen(struct wf_local *local)
 {
 	struct sockaddr_un name;
@@ -127,6 +152,9 @@ static int prepare(struct wf_local *local, uint32_t receives)
 	local->receive_room = receives;
 	local->receive = calloc(receives, sizeof(*local->receive));
 	if (!local->receive)
+		return -ENOMEM;
+	local->closer = wf_closer_make();
+	if (!local->closer)
 		return -ENOMEM;
 	local->epoll = epoll_create1(EPOLL_CLOEXEC);
 	return local->epoll < 0 ? -errno : wf_local_memory_open(&local->memory);
@@ -184,9 +212,8 @@ void wf_local_leave(struct wf_local *local)
 		(void)wf_local_take_back(local, end);
 	while (local->guests)
 		wf_guest_leave(local->guest[local->guests - 1]);
-	if (local->listener >= 0)
-		close(local->listener);
-	local->listener = -1;
+	stop_listening(local);
+	local->deaf = false;
 	local->receives = local->receive_first = 0;
 	local->ends = local->end_first = local->posted = 0;
 }
@@ -202,6 +229,7 @@ void wf_local_close(struct wf_local *local)
 		wf_local_memory_close(&local->memory);
 	if (local->epoll >= 0)
 		close(local->epoll);
+	wf_closer_leave(local->closer);
 	pthread_mutex_destroy(&local->guests_lock);
 	pthread_mutex_destroy(&local->copiers_lock);
 	free(local->line);
@@ -320,6 +348,8 @@ WF_HOT int wf_local_poll(struct wf_local *local, struct wf_local_end *ends, int 
 
 void wf_local_sweep(struct wf_local *local)
 {
+	if (local->deaf && !wf_closer_is_full(local->closer))
+		local->deaf = wf_local_watch(local, local->listener, WF_WATCH_LISTENER, 0) != 0;
 	wf_guests_sweep(local);
 	for (uint32_t i = 0; i < local->line_room; i++)
 		if (local->line[i])

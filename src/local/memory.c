@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,14 +64,20 @@ static int find_slot(struct wf_local_memory *memory, uint32_t *ret_slot)
 	return 0;
 }
 
-static int duplicate(const struct wf_local_file *file, struct wf_local_file *ret_copy)
+/* Of memory that peers may only read, they get a descriptor that can only be read; none, and the kernel copies, where there is no
+ * /proc. */
+static int duplicate(const struct wf_local_file *file, uint32_t access, struct wf_local_file *ret_copy)
 {
+	char path[32];
+
 	*ret_copy = (struct wf_local_file){ .fd = -1 };
 	if (!file)
 		return 0;
 	*ret_copy = *file;
-	ret_copy->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
-	return ret_copy->fd < 0 ? -errno : 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	ret_copy->fd =
+	    access & WEFT_REMOTE_WRITE ? fcntl(file->fd, F_DUPFD_CLOEXEC, 0) : open(path, O_RDONLY | O_CLOEXEC);
+	return ret_copy->fd >= 0 || !(access & WEFT_REMOTE_WRITE) ? 0 : -errno;
 }
 
 /* All but its key is filled in. */
@@ -96,7 +103,7 @@ int wf_local_memory_add(struct wf_local_memory *memory, void *base, uint64_t byt
 			const struct wf_local_file *file, uint64_t *ret_key)
 {
 	struct wf_local_region region = { .base = (uintptr_t)base, .bytes = bytes, .access = access };
-	int error = duplicate(file, &region.file);
+	int error = duplicate(file, access, &region.file);
 
 	if (error)
 		return error;

@@ -25,7 +25,7 @@ static void forget_offer(struct wf_opened *opened)
 {
 	for (uint32_t i = 0; opened->offer && i < opened->offer->count; i++)
 		if (opened->offer->part[i].fd >= 0)
-			close(opened->offer->part[i].fd);
+			wf_closer_close(opened->closer, opened->offer->part[i].fd);
 	free(opened->offer);
 	opened->offer = NULL;
 }
@@ -82,6 +82,7 @@ static int open_new(struct wf_line *line, uint64_t key)
 		return -ENOMEM;
 	wf_opened_sweep(line);
 	opened->key = key;
+	opened->closer = line->local->closer;
 	opened->status = -EINPROGRESS;
 	opened->next = *bucket;
 	*bucket = opened;
@@ -133,9 +134,11 @@ int wf_opened_find(struct wf_line *line, uint64_t key, struct wf_opened **ret_op
 	return status;
 }
 
-static int map_file(struct wf_opened *opened, const struct wf_letter *letter, int fd)
+static int map_file(struct wf_opened *opened, const struct wf_letter *letter, int fd, bool other)
 {
-	int error = wf_share_map(fd, letter->file_bytes, letter->access & WEFT_REMOTE_WRITE, &opened->mapped);
+	int error = other && wf_share_is_huge(fd)
+			? -EPERM
+			: wf_share_map(fd, letter->file_bytes, letter->access & WEFT_REMOTE_WRITE, &opened->mapped);
 
 	if (error)
 		return error;
@@ -230,8 +233,8 @@ void wf_opened_answered(struct wf_line *line, const struct wf_letter *letter, in
 		ask(line, opened); /* which breaks the line, and frees all of it, if that takes no letters */
 		return;
 	}
-	if (fd >= 0 && map_file(opened, letter, fd))
-		opened->at = NULL; /* no room in our address space: the kernel copies */
+	if (fd >= 0 && map_file(opened, letter, fd, line->other))
+		opened->at = NULL; /* no room in our address space, or not to be trusted: the kernel copies */
 	if (!opened->at && line->copies)
 		opened->status = -EACCES;
 }

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -38,6 +40,7 @@ static int make(size_t bytes, bool for_us, unsigned int flags, struct wf_share *
 		close(share.fd);
 		return error;
 	}
+	fchmod(share.fd, S_IRUSR | S_IWUSR); /* other users cannot open it anew, for more than we gave them */
 	share.at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, share.fd, 0);
 	error = share.at == MAP_FAILED ? -errno : seal(&share, for_us);
 	if (share.at == MAP_FAILED)
@@ -73,6 +76,13 @@ int wf_share_map(int fd, size_t bytes, bool writable, void **ret_at)
 		return -errno;
 	*ret_at = at;
 	return 0;
+}
+
+bool wf_share_is_huge(int fd)
+{
+	struct statfs system;
+
+	return fstatfs(fd, &system) || system.f_type == HUGETLBFS_MAGIC;
 }
 
 void wf_share_close(struct wf_share *share)

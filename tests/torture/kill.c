@@ -534,6 +534,7 @@ int main(int argc, char **argv)
 
 	program = "/proc/self/exe";
 	signal(SIGPIPE, SIG_IGN);
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
 		if (option == 'p')
 			provider = optarg;
