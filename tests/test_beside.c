@@ -1,6 +1,6 @@
 /*
  * The local rail beside NICs: a peer of this host is reached over it, one that has none over the NICs, and a peer that moves from
- * one to the other takes its traffic along. Where the kernel lets a process not copy, the NICs carry it.
+ * one to the other takes its traffic along.
  */
 #include "support/peer.h"
 
@@ -261,38 +261,11 @@ static void moves(void **state)
 	pair_close(&world);
 }
 
-/* The peer is another user's, and may not touch our memory: its write comes over tcp. We are root and may touch its. */
-static void not_permitted(void **state)
-{
-	struct peer_event event;
-	struct blob descriptor;
-	struct answer answer;
-	struct command imported = { .code = COMMAND_IMPORT };
-
-	if (geteuid())
-		skip();
-	setenv("TEST_PEER_UID", "65534", 1);
-	open_world(true, true);
-	unsetenv("TEST_PEER_UID");
-	write_and_check(3, "local", "tcp");
-	export_of(world.here.engine, world.region, &descriptor);
-	imported.arg[0] = world.back;
-	imported.bytes = (uint32_t)descriptor.bytes;
-	assert_status(peer_try(&world.there, &imported, descriptor.data, &answer), 0);
-	peer_fill(&world.there, world.number, 0, BYTES, 4);
-	peer_tell(&world.there, COMMAND_WRITE, world.number, 0, answer.value[0], 0, BYTES, 77, 0);
-	peer_wait(&world.there, WEFT_EVENT_END, 77, &event);
-	assert_status(event.status, 0);
-	assert_int_equal(landed_differs(world.memory, BYTES, 4, 0), BYTES);
-	pair_close(&world);
-}
-
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(by_default),    cmocka_unit_test(not_asked_for), cmocka_unit_test(workers_share),
 		cmocka_unit_test(both_have_one), cmocka_unit_test(one_has_none),  cmocka_unit_test(moves),
-		cmocka_unit_test(not_permitted),
 	};
 
 	return cmocka_run_group_tests_name("beside", tests, NULL, NULL);

@@ -6,11 +6,14 @@
 #include "support/side.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 
 #define REGIONS 64
 
@@ -367,10 +370,31 @@ static int next_command(struct server *server)
 	return error ? error : command_get(server->fd, server->payload, server->command.bytes, LIMIT);
 }
 
+/* Where the environment wants the peer to live. In a pid namespace of its own it is the first process there, and who started it waits
+ * for its end. */
+static int go_apart(void)
+{
+	int status;
+	pid_t child;
+
+	if (getenv("TEST_PEER_NETNS") && setns(open(getenv("TEST_PEER_NETNS"), O_RDONLY | O_CLOEXEC), CLONE_NEWNET))
+		return 1;
+	if (!getenv("TEST_PEER_PIDNS"))
+		return 0;
+	if (unshare(CLONE_NEWPID) || (child = fork()) < 0)
+		return 1;
+	if (!child)
+		return 0;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	_exit(waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
 int server_main(int fd)
 {
 	struct server server = { .fd = fd, .payload = malloc(COMMAND_MAX), .reply = malloc(COMMAND_MAX) };
 
+	if (go_apart())
+		return 1;
 	if (getenv("TEST_PEER_UID") && setuid((uid_t)atoi(getenv("TEST_PEER_UID")))) /* as another user */
 		return 1;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
