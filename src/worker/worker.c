@@ -28,6 +28,7 @@
 #define LOOK_NS       (20 * WF_US) /* after a nap, look for this long before the next */
 #define DEEP_SLEEP_NS (20 * WF_MS) /* quiet for this long: sleep until a descriptor or a timer wakes us */
 #define SLEEP_LAST_NS (1000 * WF_MS)
+#define SLEEP_WELL_NS (3600 * WF_S) /* the same where descriptors tell everything: a timer or nothing */
 #define SLEEPER_NS    (1000 * WF_MS) /* no news for this long: what wakes us now is likely a sign of life, and soon read */
 
 /* Not write(), which is a cancellation point: the caller may hold a lock, and has not told anyone yet what it posted. */
@@ -109,7 +110,9 @@ static uint64_t nap_by_descriptors(const struct wf_worker *worker, uint64_t quie
 	bool sleeper = worker->now_ns - worker->news_ns > SLEEPER_NS;
 	uint64_t part = sleeper ? quiet / 2 : quiet / 16;
 
-	if (quiet > DEEP_SLEEP_NS || (sleeper && worker->descriptors_tell_all))
+	if (worker->descriptors_tell_all && (sleeper || quiet > DEEP_SLEEP_NS))
+		return SLEEP_WELL_NS;
+	if (quiet > DEEP_SLEEP_NS)
 		return SLEEP_LAST_NS;
 	return part > NAP_FIRST_NS ? part : NAP_FIRST_NS;
 }
