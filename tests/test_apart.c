@@ -129,7 +129,7 @@ static void another_user(void **state)
 	close_world();
 }
 
-/* Memory that weft allocated is mapped, whoever the other is. */
+/* Memory that weft allocated is mapped, also by another user. */
 static void another_user_maps(void **state)
 {
 	if (geteuid())

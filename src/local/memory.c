@@ -64,8 +64,7 @@ static int find_slot(struct wf_local_memory *memory, uint32_t *ret_slot)
 	return 0;
 }
 
-/* Of memory that peers may only read, they get a descriptor that can only be read; none, and the kernel copies, where there is no
- * /proc. */
+/* Peers that may only read get a descriptor that can only be read; none, and the kernel copies, where there is no /proc. */
 static int duplicate(const struct wf_local_file *file, uint32_t access, struct wf_local_file *ret_copy)
 {
 	char path[32];

@@ -20,7 +20,7 @@ int wf_share_make(size_t bytes, bool for_us, struct wf_share *ret_share);
 int wf_share_make_huge(size_t bytes, struct wf_share *ret_share);
 /* Maps what a peer sent. -EPROTO: it is no sealed memfd of that size. The descriptor stays the caller's. */
 int wf_share_map(int fd, size_t bytes, bool writable, void **ret_at);
-/* Whether it is of huge pages. Whoever shares them can take them away again, where the host has no others to put there, and then
+/* Whether it is of huge pages. The process that shares them can take them away again, where the host has no others to put there, and then
  * touching them is fatal. */
 bool wf_share_is_huge(int fd);
 void wf_share_close(struct wf_share *share); /* unmaps it too */

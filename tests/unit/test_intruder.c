@@ -1,6 +1,6 @@
 /*
- * The local rail's socket and rings in the hands of an enemy: any process of the host may connect, and whoever we connect to may be
- * one. None of it may hold the worker, keep it from sleeping, crash it, or make believe that something was written.
+ * The local rail's socket and rings in the hands of an enemy: any process of the host may connect, and the process that we
+ * connect to may be one. None of it may hold the worker, keep it from sleeping, crash it, or make believe that something was written.
  */
 #include "base/time.h"
 #include "local/internal.h"
@@ -224,7 +224,7 @@ static void unread_descriptors_hold_nobody_up(void **state)
 	open_rail(memset(scene, 0, offsetof(struct scene, enemy)));
 }
 
-/* Whoever we connect to may answer with the same. */
+/* The process that we connect to may answer with the same. */
 static void wrong_answers_hold_nobody_up(void **state)
 {
 	struct scene *scene = *state;
