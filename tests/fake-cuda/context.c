@@ -62,6 +62,7 @@ cu_result cuInit(unsigned int flags)
 	pthread_mutex_lock(&fake.lock);
 	if (!fake.started) {
 		fake.cards = (int)setting("FAKE_CUDA_CARDS", 2);
+		fake.left_out = getenv("FAKE_CUDA_WRONG") != NULL;
 		fake.most = (size_t)setting("FAKE_CUDA_BYTES", 1 << 30);
 		for (int i = 0; i < CARDS_MOST; i++) {
 			primary[i] = (struct cu_context_object){ .card = i, .primary = true };
@@ -124,10 +125,12 @@ cu_result cuDeviceGetAttribute(int *ret_value, int attribute, cu_device device)
 {
 	cu_result result = fake_enter(false);
 
-	*ret_value = attribute == CU_DEVICE_PROCESSORS ? 4
-		     : attribute == CU_DEVICE_FLUSH    ? CU_FLUSH_HOST
-		     : attribute == CU_DEVICE_ORDERING ? (int)setting("FAKE_CUDA_ORDERING", CU_ORDERING_OWNER)
-						       : 1;
+	*ret_value = attribute == FAKE_DIRECT            ? !getenv("FAKE_CUDA_NO_DIRECT")
+		     : attribute == CU_DEVICE_DMABUF     ? !getenv("FAKE_CUDA_NO_DMABUF")
+		     : attribute == CU_DEVICE_PROCESSORS ? 4
+		     : attribute == CU_DEVICE_FLUSH      ? CU_FLUSH_HOST
+		     : attribute == CU_DEVICE_ORDERING   ? (int)setting("FAKE_CUDA_ORDERING", CU_ORDERING_OWNER)
+							 : 1;
 	return fake_leave(result);
 }
 

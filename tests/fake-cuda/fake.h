@@ -1,7 +1,8 @@
 /*
  * What tests ask of the fake libcuda beside the driver's own functions. Its cards' memory is out of the CPU's reach (PROT_NONE): who
  * touches it outside the fake's copies crashes. Environment: FAKE_CUDA_CARDS, FAKE_CUDA_BYTES (of a card), FAKE_CUDA_NO_IPC,
- * FAKE_CUDA_NO_MODULE (the page kernel does not load), FAKE_CUDA_ORDERING (of writes by NICs), FAKE_CUDA_NO_PINNED.
+ * FAKE_CUDA_NO_MODULE (the page kernel does not load), FAKE_CUDA_ORDERING (of writes by NICs), FAKE_CUDA_NO_PINNED, FAKE_CUDA_NO_DIRECT
+ * and FAKE_CUDA_NO_DMABUF (what the card says of NICs), FAKE_CUDA_WRONG (what copies and kernels move lacks its last byte).
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H

@@ -7,6 +7,7 @@
 
 #define CARDS_MOST   8
 #define BLOCKS_MOST  1024
+#define FAKE_DIRECT  116 /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED */
 #define FAKE_LOST    214 /* CUDA_ERROR_ECC_UNCORRECTABLE */
 #define FAKE_ILLEGAL 700
 #define FAKE_ALIGNED 716
@@ -33,6 +34,7 @@ struct fake {
 	bool started, lost, hold, stall, running;
 	int cards;
 	uint32_t slow_us;
+	size_t left_out;  /* of every copy: bytes at its end */
 	cu_result sticky; /* a copy went wrong: every later call says so */
 	size_t used[CARDS_MOST], most;
 	struct block block[BLOCKS_MOST];

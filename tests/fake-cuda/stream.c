@@ -77,7 +77,7 @@ static cu_result move_item(const struct pages *pages, uint32_t item)
 		return FAKE_ALIGNED;
 	if (fake_check(to, end - at, &pageable) || pageable || fake_check(from, end - at, &pageable) || pageable)
 		return FAKE_ILLEGAL; /* a kernel reaches no pageable memory */
-	return fake_move(to, from, end - at);
+	return fake_move(to, from, end - at - fake.left_out);
 }
 
 static cu_result make(const struct task *task)
@@ -89,7 +89,7 @@ static cu_result make(const struct task *task)
 		return CU_SUCCESS;
 	}
 	if (task->kind == COPY)
-		return fake_move(task->to, task->from, task->bytes);
+		return fake_move(task->to, task->from, task->bytes - fake.left_out);
 	for (uint32_t item = 0; item < task->pages.items && !result; item++)
 		result = move_item(&task->pages, item);
 	if (result)

@@ -22,10 +22,10 @@ LIMIT = 120  # seconds for anything at all: under sanitizers, on a busy machine
 KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
         "utilization", "mops", "p50_us", "p99_us", "p99_9_us", "max_us", "cpu_s", "verified", "simulated", "interrupted",
         "notes", "rail", "memory", "time", "host", "weft", "libfabric", "workers", "groups", "peer_host", "peer_weft", "peer_libfabric",
-        "peer_workers", "peer_rails", "seed", "command", "direction", "clients"}
+        "peer_workers", "peer_rails", "seed", "command", "direction", "clients", "mem", "mem_path", "peer_mem", "peer_mem_path"}
 CSV_KEYS = {"provider", "rails", "op", "size", "page_size", "depth", "ops", "bytes", "seconds", "gbps", "line_gbps",
             "utilization", "mops", "p50_us", "p99_us", "p99_9_us", "max_us", "cpu_s", "verified", "simulated", "interrupted",
-            "time", "host", "direction", "clients"}
+            "time", "host", "direction", "clients", "mem", "mem_path", "peer_mem", "peer_mem_path"}
 PHASE_KEYS = {"name", "nics_down", "seconds", "gbps", "line_gbps", "utilization", "second_half_gbps",
               "second_half_utilization", "reachable_gbps", "cpu_s"}
 RAIL_KEYS = {"name", "group", "bytes", "gbps", "share", "errors", "retries"}

@@ -66,6 +66,30 @@ static void contents(void **state)
 	assert_memory_not_equal(a, b, 8);
 }
 
+/* What is filled and checked in parts is what is filled and checked at once. */
+static void parts(void **state)
+{
+	enum { MOST = 203 };
+	uint8_t whole[MOST], pieced[MOST];
+	struct cmd_verdict verdict = { 0 };
+
+	cmd_pattern_fill(whole, MOST, 3, 9);
+	for (uint64_t part = 8; part < MOST; part += 8) {
+		for (uint64_t at = 0; at < MOST; at += part)
+			cmd_pattern_fill_part(pieced + at, at, part < MOST - at ? part : MOST - at, 3, 9);
+		assert_memory_equal(pieced, whole, MOST);
+		for (uint64_t at = 0; at < MOST; at += part)
+			assert_true(cmd_pattern_verify_part(whole + at, at, part < MOST - at ? part : MOST - at, 3, 9,
+							    1, &verdict));
+	}
+	assert_int_equal(verdict.checked, 0); /* that is the caller's */
+	whole[170] ^= 2;
+	assert_false(cmd_pattern_verify_part(whole + 160, 160, MOST - 160, 3, 9, 1, &verdict));
+	assert_int_equal(verdict.wrong, 1);
+	assert_int_equal(verdict.first_offset, 170);
+	assert_int_equal(verdict.wanted ^ verdict.found, 2);
+}
+
 static void verdicts(void **state)
 {
 	enum { SLOT = 100, SLOTS = 8 };
@@ -136,7 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quantiles), cmocka_unit_test(extremes), cmocka_unit_test(contents),
-		cmocka_unit_test(verdicts),  cmocka_unit_test(picks),
+		cmocka_unit_test(parts),     cmocka_unit_test(verdicts), cmocka_unit_test(picks),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

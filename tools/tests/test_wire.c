@@ -19,6 +19,7 @@
 static const struct bench_params good = {
 	.op = BENCH_PAGES,
 	.verify = true,
+	.card = { 2, 0 },
 	.slot_bytes = 65536,
 	.pages = 64,
 	.slots = 4096,
@@ -66,6 +67,8 @@ static void params_out_of_bounds(void **state)
 	refuse(params)
 	WITH(op, BENCH_OPS);
 	WITH(op, -1);
+	WITH(card[0], BENCH_CARDS_MAX + 1);
+	WITH(card[1], UINT32_MAX);
 	WITH(slot_bytes, 0);
 	WITH(pages, 0);
 	WITH(pages, 5000); /* more than there are slots */
@@ -80,7 +83,9 @@ static void params_out_of_bounds(void **state)
 	memcpy(params.provider, "a\033[2J", 6); /* it may be printed */
 	refuse(params);
 	params = good;
-	params.op = BENCH_SEND;
+	params.op = BENCH_SEND; /* of a card's memory */
+	refuse(params);
+	params.card[0] = 0;
 	params.slot_bytes = BENCH_MESSAGE_MAX + 1;
 	refuse(params);
 }
@@ -92,6 +97,8 @@ static void summary_round_trip(void **state)
 	int used;
 
 	summary.ops = 7;
+	summary.card_bytes = 5;
+	summary.peer_card_bytes = 6;
 	summary.rails = 2;
 	summary.have_result = true;
 	summary.result.verdict.checked = 9;
@@ -105,6 +112,8 @@ static void summary_round_trip(void **state)
 	assert_true(used > 0);
 	assert_int_equal(bench_summary_unpack(bytes, (size_t)used, &back), 0);
 	assert_int_equal(back.ops, 7);
+	assert_int_equal(back.card_bytes, 5);
+	assert_int_equal(back.peer_card_bytes, 6);
 	assert_int_equal(back.result.verdict.checked, 9);
 	assert_string_equal(back.rail[1].name, "eth1");
 	assert_memory_equal(&back.latency, &summary.latency, sizeof back.latency);

@@ -25,6 +25,7 @@ extern const char *const bench_op_names[BENCH_OPS + 1];
 
 #define BENCH_MESSAGE_MAX (UINT64_C(64) << 20)
 #define BENCH_DEPTH_MAX   65536
+#define BENCH_WHY         400 /* room for a sentence that says why */
 
 enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 
@@ -32,9 +33,10 @@ enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 struct bench_params {
 	int op;
 	bool verify, manual, simulated;
-	bool own_memory;                      /* not of weft_memory_alloc() */
-	bool checksum;                        /* the engine checks at the receiver */
-	bool reverse;                         /* the peer drives */
+	bool own_memory;  /* not of weft_memory_alloc() */
+	bool checksum;    /* the engine checks at the receiver */
+	bool reverse;     /* the peer drives */
+	uint32_t card[2]; /* whose memory this side's is and the peer's: 1 + a card's number; 0: the CPU's */
 	uint64_t duration_ns, warmup_ns, ops; /* for the side that drives */
 	uint64_t slot_bytes;                  /* a page, or all of a contiguous operation or message */
 	uint64_t pages;                       /* slots an operation; 1 but for pages and scatter */
@@ -79,6 +81,7 @@ struct bench_options {
 	const char *sim;
 	bool sim_copies; /* the simulated NICs move every byte */
 	int memory;      /* which: bench_memory_names */
+	const char *mem; /* NULL: the CPU's on both sides */
 	struct cmd_strings kill, revive;
 	struct bench_schedule schedule;
 	struct bench_faults *faults; /* NULL: no link goes down on purpose */
@@ -97,7 +100,8 @@ struct bench_ready {
 struct bench_result {
 	struct cmd_verdict verdict;
 	uint64_t messages, message_bytes, cpu_ns;
-	uint64_t disorder; /* messages that came out of turn */
+	uint64_t disorder;   /* messages that came out of turn */
+	uint64_t card_bytes; /* that a card copied there */
 };
 
 enum { BENCH_RAILS_MAX = 256, BENCH_NOTES_MAX = 8 };
@@ -133,6 +137,7 @@ struct bench_summary {
 	uint32_t notes;
 	uint64_t line_bps; /* of the slower side; 0: not known */
 	uint64_t ops, bytes, ns, cpu_ns, peer_cpu_ns;
+	uint64_t card_bytes, peer_card_bytes;      /* that a card copied */
 	uint64_t failed_ops, rails_down, rails_up; /* the latter two: events */
 	bool have_result;
 	int interrupted; /* by which signal; 0: not */
@@ -163,6 +168,15 @@ void bench_message_config(const struct bench_params *params, struct weft_config 
 bool bench_op_is_message(int op);
 const char *bench_op_counted(int op); /* "messages", "calls"; NULL: of other operations the bytes count */
 bool bench_op_uses_region(int op);
+/* mem.c: --mem. 0, or -EINVAL with everything said. */
+int bench_mem_read(const char *text, uint32_t ret_card[2]);
+#define BENCH_MEM_TEXT  16
+#define BENCH_CARDS_MAX 64
+char *bench_mem_text(uint32_t card, char text[BENCH_MEM_TEXT]); /* "cuda:0", "host". Returns text */
+/* What weft counts that a card copied, on every rail. */
+uint64_t bench_mem_copied(weft_engine *engine);
+/* How a side's card's memory travelled: "local", "staged", "direct"; NULL: it has none, or nothing moved. */
+const char *bench_mem_path(const struct bench_summary *summary, int side);
 /* wire.c: bytes used, or a negative errno; unpacking refuses what is out of bounds. */
 int bench_params_pack(const struct bench_params *params, void *to, size_t room);
 int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret_params);
@@ -171,14 +185,29 @@ int bench_ready_unpack(const void *from, size_t bytes, struct bench_ready *ret_r
 int bench_result_pack(const struct bench_result *result, void *to, size_t room);
 int bench_result_unpack(const void *from, size_t bytes, struct bench_result *ret_result);
 
-/* memory.c */
+/* memory.c. Number is what a side of params has in card. */
+#define BENCH_PIECE (UINT64_C(4) << 20) /* a card's memory is filled and checked in such */
 struct bench_memory {
-	void *base;
 	uint64_t bytes;
-	bool own;
+	bool own, asked; /* asked: by the other side, which may ask for anything */
+	uint32_t number;
+	void *base;
+	struct cmd_card *card; /* NULL: the CPU's memory */
+	uint8_t *piece;
 };
-/* Takes the engine's memory, which peers of this host can map and which goes with the engine; or, with own, an application's. */
-int bench_memory_open(struct bench_memory *memory, weft_engine *engine, uint64_t bytes, bool own);
+/* What slots should hold, as cmd_pattern_verify() takes it. */
+struct bench_expected {
+	uint64_t slot_bytes, seed;
+	const uint32_t *map;
+	uint64_t first, count;
+};
+/* bytes, own, asked and number are filled in. A card's; or of the engine's own, which peers of this host can map and which goes with the
+ * engine; or own, as an application has it. 0, or a negative errno with a sentence in why, as of the next two. */
+int bench_memory_open(struct bench_memory *memory, weft_engine *engine, char *why, size_t room);
+int bench_memory_fill(struct bench_memory *memory, uint64_t slot_bytes, uint64_t slots, uint64_t seed, char *why,
+		      size_t room);
+int bench_memory_verify(struct bench_memory *memory, const struct bench_expected *expected, struct cmd_verdict *verdict,
+			char *why, size_t room);
 void bench_memory_close(struct bench_memory *memory); /* after the engine */
 uint64_t bench_memory_limit(void);                    /* what one side may sensibly take on this host */
 uint64_t bench_cpu_ns(void);

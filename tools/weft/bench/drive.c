@@ -22,7 +22,7 @@ enum { MAP_SLOTS = 16384 };         /* a frame */
 
 static int fail_weft(struct bench_driver *drive, int error, const char *what)
 {
-	char text[256];
+	char text[512];
 	return bench_driver_fail(drive, error, "%s: %s", what, cmd_describe_error(error, text, sizeof text));
 }
 
@@ -88,16 +88,18 @@ static int open_memory(struct bench_driver *drive)
 	const struct bench_params *params = &drive->params;
 	struct bench_load *load = &drive->load;
 	uint64_t bytes = params->slots * params->slot_bytes;
-	/* Where the other side chose, as it may choose anything. */
-	int rc = params->reverse && bytes > bench_memory_limit()
-		     ? -ENOMEM
-		     : bench_memory_open(&load->memory, load->engine, bytes, params->own_memory);
+	char why[BENCH_WHY];
+	int rc;
 
+	load->memory.bytes = bytes;
+	load->memory.own = params->own_memory;
+	load->memory.asked = params->reverse;
+	load->memory.number = params->card[params->reverse];
+	rc = bench_memory_open(&load->memory, load->engine, why, sizeof why);
+	if (rc == 0 && params->op != BENCH_READ)
+		rc = bench_memory_fill(&load->memory, params->slot_bytes, params->slots, params->seed, why, sizeof why);
 	if (rc < 0)
-		return bench_driver_fail(drive, rc, "no memory for the region: %s", strerror(-rc));
-	for (uint64_t i = 0; params->op != BENCH_READ && i < params->slots; i++)
-		cmd_pattern_fill((uint8_t *)load->memory.base + i * params->slot_bytes, params->slot_bytes,
-				 params->seed, i);
+		return bench_driver_fail(drive, rc, "no memory for the region: %s", why);
 	if (bench_op_uses_region(params->op)) {
 		rc = weft_region_register(load->engine, load->memory.base, bytes, 0, &load->region);
 		if (rc < 0)
@@ -229,10 +231,11 @@ static int measure(struct bench_driver *drive)
 	rc = arm_faults(drive, before);
 	if (rc < 0)
 		return rc;
-	uint64_t cpu = bench_cpu_ns();
+	uint64_t cpu = bench_cpu_ns(), copied = bench_mem_copied(load->engine);
 	rc = bench_load_run(load, options->duration_ns, options->ops);
 	load->progress.rates = false;
 	summary->cpu_ns = bench_cpu_ns() - cpu;
+	summary->card_bytes = bench_mem_copied(load->engine) - copied;
 	read_rails(drive, summary->rail);
 	for (uint32_t i = 0; i < summary->rails; i++) {
 		summary->rail[i].bytes -= before[i].bytes;
@@ -313,10 +316,16 @@ static int verify(struct bench_driver *drive)
 		return bench_driver_fail(drive, rc, "the peer's result is malformed");
 	summary->have_result = true;
 	summary->peer_cpu_ns = summary->result.cpu_ns;
+	summary->peer_card_bytes = summary->result.card_bytes;
 	cmd_control_send(control, CMD_FRAME_BYE, NULL, 0, BENCH_ANSWER_NS);
-	if (params->verify && params->op == BENCH_READ)
-		cmd_pattern_verify(load->memory.base, params->slot_bytes, params->seed, load->map, 0, params->slots,
-				   &summary->result.verdict);
+	if (params->verify && params->op == BENCH_READ) {
+		struct bench_expected expected = { params->slot_bytes, params->seed, load->map, 0, params->slots };
+		char why[BENCH_WHY];
+
+		rc = bench_memory_verify(&load->memory, &expected, &summary->result.verdict, why, sizeof why);
+		if (rc < 0)
+			return bench_driver_fail(drive, rc, "what was read cannot be checked: %s", why);
+	}
 	return 0;
 }
 
@@ -366,7 +375,7 @@ static int load_and_verify(struct bench_driver *drive)
 static void swap_sides(struct bench_summary *summary)
 {
 	struct bench_ready ours = summary->ready;
-	uint64_t cpu_ns = summary->cpu_ns;
+	uint64_t cpu_ns = summary->cpu_ns, card_bytes = summary->card_bytes;
 
 	snprintf(summary->ready.host, sizeof summary->ready.host, "%s", summary->host);
 	snprintf(summary->ready.weft, sizeof summary->ready.weft, "%s", summary->weft);
@@ -378,6 +387,8 @@ static void swap_sides(struct bench_summary *summary)
 	summary->workers = ours.workers;
 	summary->cpu_ns = summary->peer_cpu_ns;
 	summary->peer_cpu_ns = cpu_ns;
+	summary->card_bytes = summary->peer_card_bytes;
+	summary->peer_card_bytes = card_bytes;
 }
 
 /* The other side drives: serve it, and take its measurements. */

@@ -113,6 +113,22 @@ static void put_clients(const struct bench_summary *summary, struct cmd_json *js
 	cmd_json_close(json, ']');
 }
 
+static void put_memory(const struct bench_summary *summary, struct cmd_json *json)
+{
+	static const char *const names[2][2] = { { "mem", "mem_path" }, { "peer_mem", "peer_mem_path" } };
+	char text[BENCH_MEM_TEXT];
+
+	for (int side = 0; side < 2; side++) {
+		const char *path = bench_mem_path(summary, side);
+
+		cmd_json_text(json, names[side][0], bench_mem_text(summary->options->params.card[side], text));
+		if (path)
+			cmd_json_text(json, names[side][1], path);
+		else
+			cmd_json_null(json, names[side][1]);
+	}
+}
+
 void bench_json_put(const struct bench_summary *summary, struct cmd_json *json)
 {
 	const struct bench_params *params = &summary->options->params;
@@ -147,6 +163,7 @@ void bench_json_put(const struct bench_summary *summary, struct cmd_json *json)
 		cmd_json_text(json, "memory", bench_memory_text(summary));
 	else
 		cmd_json_null(json, "memory");
+	put_memory(summary, json);
 	put_rails(summary, &figures, json);
 	cmd_json_open(json, "notes", '[');
 	for (uint32_t i = 0; i < summary->notes; i++)
@@ -165,14 +182,16 @@ void bench_csv_header(void)
 {
 	puts("provider,rails,op,size,page_size,depth,ops,bytes,seconds,gbps,line_gbps,utilization,mops,p50_"
 	     "us,p99_us,"
-	     "p99_9_us,max_us,cpu_s,verified,simulated,interrupted,time,host,direction,clients");
+	     "p99_9_us,max_us,cpu_s,verified,simulated,interrupted,time,host,direction,clients,mem,peer_mem,mem_path,"
+	     "peer_mem_path");
 }
 
 void bench_csv_line(const struct bench_summary *summary)
 {
 	const struct bench_params *params = &summary->options->params;
 	struct bench_figures figures = bench_figure(summary);
-	char time[64], host[64];
+	const char *paths[] = { bench_mem_path(summary, 0), bench_mem_path(summary, 1) };
+	char time[64], host[64], mem[BENCH_MEM_TEXT];
 
 	printf("%s,%" PRIu64 ",%s,%" PRIu64 ",", summary->provider, summary->own_rails, bench_op_names[params->op],
 	       figures.size);
@@ -191,8 +210,10 @@ void bench_csv_line(const struct bench_summary *summary)
 			   1e3);
 	printf("%.3f,%s,%s,%s,", figures.cpu_s, figures.checked ? (figures.verified ? "true" : "false") : "",
 	       params->simulated ? "true" : "false", summary->interrupted ? "true" : "false");
-	printf("%s,%s,%s,%" PRIu64 "\n", time_text(summary, time, sizeof time), host_text(host, sizeof host),
-	       bench_direction_names[summary->options->direction], summary->options->clients);
+	printf("%s,%s,%s,%" PRIu64 ",%s,", time_text(summary, time, sizeof time), host_text(host, sizeof host),
+	       bench_direction_names[summary->options->direction], summary->options->clients,
+	       bench_mem_text(params->card[0], mem));
+	printf("%s,%s,%s\n", bench_mem_text(params->card[1], mem), paths[0] ? paths[0] : "", paths[1] ? paths[1] : "");
 }
 
 int bench_histogram_write(const struct bench_summary *summary, const char *path)

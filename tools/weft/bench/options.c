@@ -15,6 +15,7 @@
 const char *const bench_op_names[BENCH_OPS + 1] = { "pages", "write", "read", "scatter", "send", "call", NULL };
 
 static const char *const memory_names[] = { "weft", "own", NULL };
+static const char *const mem_words[] = { "host", "cuda", "cuda,host", "host,cuda", NULL }; /* for completion */
 const char *const bench_direction_names[] = { "out", "in", "both", NULL };
 
 /* What an operation is when nothing else is said: enough in flight to fill a fast path, little for a round
@@ -41,6 +42,7 @@ static const struct cmd_usage usage = {
 		    "  weft bench --provider tcp --rails 4  tcp on 127.0.0.1 to 127.0.0.4\n"
 		    "  weft bench --op call --manual        the fastest round trips\n"
 		    "  weft bench --op write --size 1M --depth 8 --duration 10s\n"
+		    "  weft bench --mem cuda:0,host         from a GPU's memory to the CPU's\n"
 		    "  weft bench --sim p5,nics=8,rate=1G --kill-rail 3@1s --revive-rail 3@3s\n"
 		    "  weft bench --sizes 4K-1M --csv       a line per page size\n"
 		    "  weft bench host-a --direction both   to host-a and from it at once\n"
@@ -158,6 +160,14 @@ static const struct cmd_option table[] = {
 	  .choices = memory_names,
 	  .help = "weft (default): memory of weft_memory_alloc(), which peers of one host map; own: the command's, as "
 		  "an application may have it" },
+	{ .name = "mem",
+	  .type = CMD_STRING,
+	  .value = &given.mem,
+	  .argument = "WHERE[,WHERE]",
+	  .choices = mem_words,
+	  .help =
+	      "where the memory is: host (default) or cuda[:N], a card's (GPU's); this side's and the peer's, or one "
+	      "for both. Filled and checked there" },
 	CMD_TRANSPORT_OPTIONS(given.transport),
 	{ .name = "manual",
 	  .type = CMD_FLAG,
@@ -275,7 +285,7 @@ static int check(const struct bench_options *options)
 	    (options->size_given || options->page_size_given || options->pages_given || options->region_given ||
 	     options->depth_given || options->duration_given || options->ops || options->no_verify ||
 	     options->params.op != BENCH_PAGES || options->direction != BENCH_OUT || options->clients > 1 ||
-	     options->sizes.count || options->params.checksum || options->histogram || options->memory))
+	     options->sizes.count || options->params.checksum || options->histogram || options->memory || options->mem))
 		return wrong("what to do and for how long is said by the side that names HOST; with --listen go only "
 			     "--once, the choice of rails, --quiet and --verbose");
 	if (options->is_listener && (options->json || options->csv))
@@ -289,6 +299,21 @@ static int check(const struct bench_options *options)
 		return wrong("--checksum is for what is written: --op pages, write or scatter");
 	if (bench_op_is_message(options->params.op) && options->size_given && options->size > BENCH_MESSAGE_MAX)
 		return wrong("--size of a message is 64 MiB at most: use --op write for more");
+	return 0;
+}
+
+static int check_mem(struct bench_options *options)
+{
+	const uint32_t *card = options->params.card;
+
+	if (!options->mem)
+		return 0;
+	if (bench_mem_read(options->mem, options->params.card) < 0)
+		return -1;
+	if ((card[0] || card[1]) && bench_op_is_message(options->params.op))
+		return wrong("--mem cuda is for --op pages, write, read and scatter: messages are in the CPU's memory");
+	if (card[0] && card[1] && options->memory)
+		return wrong("--memory says whose memory of the CPU it is, and --mem that both sides' is a card's");
 	return 0;
 }
 
@@ -343,7 +368,9 @@ static int lay_out(struct bench_options *options)
 {
 	struct bench_params *params = &options->params;
 	uint64_t processes = options->clients * (options->direction == BENCH_BOTH ? 2 : 1);
-	uint64_t least, limit = bench_memory_limit() / processes, region = options->region;
+	/* What cards have is for their driver to say. */
+	bool cards = params->card[0] && params->card[1];
+	uint64_t least, limit = cards ? UINT64_MAX : bench_memory_limit() / processes, region = options->region;
 	char need[32], have[32];
 
 	params->pages = has_pages(params->op) ? options->pages : 1;
@@ -499,8 +526,8 @@ int bench_options_read(int argc, char **argv, struct bench_options *ret_options)
 
 	if (rc != 0)
 		return rc;
-	if (check(&options) < 0 || (options.host && check_host(options.host) < 0) || check_party(&options) < 0 ||
-	    check_faults(&options) < 0 || check_sizes(&options) < 0)
+	if (check(&options) < 0 || check_mem(&options) < 0 || (options.host && check_host(options.host) < 0) ||
+	    check_party(&options) < 0 || check_faults(&options) < 0 || check_sizes(&options) < 0)
 		return -1;
 	fill_in(&options);
 	if (options.ops && !options.duration_given)

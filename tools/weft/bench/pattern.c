@@ -28,38 +28,48 @@ static uint64_t word_at(uint64_t key, uint64_t place)
 	return htole64(mix(key + place * UINT64_C(0x9e3779b97f4a7c15)));
 }
 
-void cmd_pattern_fill(void *to, uint64_t bytes, uint64_t seed, uint64_t slot)
+void cmd_pattern_fill_part(void *to, uint64_t offset, uint64_t bytes, uint64_t seed, uint64_t slot)
 {
-	uint64_t key = key_of(seed, slot), words = bytes / 8, word;
+	uint64_t key = key_of(seed, slot), first = offset / 8, words = bytes / 8, word;
 	uint8_t *at = to;
 
 	for (uint64_t i = 0; i < words; i++, at += 8) {
-		word = word_at(key, i);
+		word = word_at(key, first + i);
 		memcpy(at, &word, 8);
 	}
-	word = word_at(key, words);
+	word = word_at(key, first + words);
 	memcpy(at, &word, bytes % 8);
 }
 
-LANDED uint64_t cmd_pattern_check(const void *from, uint64_t bytes, uint64_t seed, uint64_t slot)
+void cmd_pattern_fill(void *to, uint64_t bytes, uint64_t seed, uint64_t slot)
 {
-	uint64_t key = key_of(seed, slot), words = bytes / 8, place = 0;
-	const uint8_t *memory = from;
+	cmd_pattern_fill_part(to, 0, bytes, seed, slot);
+}
+
+/* The place in the part of the first byte that is not right, or bytes. */
+LANDED static uint64_t check_part(const uint8_t *memory, uint64_t offset, uint64_t bytes, uint64_t seed, uint64_t slot)
+{
+	uint64_t key = key_of(seed, slot), first = offset / 8, words = bytes / 8, place = 0;
 
 	for (; place < words; place++) {
-		uint64_t word = word_at(key, place), found;
+		uint64_t word = word_at(key, first + place), found;
 		memcpy(&found, memory + place * 8, 8);
 		if (found != word)
 			break;
 	}
-	for (uint64_t offset = place * 8; offset < bytes; offset++) {
-		uint64_t word = word_at(key, offset / 8);
+	for (uint64_t at = place * 8; at < bytes; at++) {
+		uint64_t word = word_at(key, first + at / 8);
 		uint8_t wanted[8];
 		memcpy(wanted, &word, 8);
-		if (memory[offset] != wanted[offset % 8])
-			return offset;
+		if (memory[at] != wanted[at % 8])
+			return at;
 	}
 	return bytes;
+}
+
+uint64_t cmd_pattern_check(const void *from, uint64_t bytes, uint64_t seed, uint64_t slot)
+{
+	return check_part(from, 0, bytes, seed, slot);
 }
 
 static uint8_t byte_at(uint64_t seed, uint64_t slot, uint64_t offset)
@@ -79,23 +89,29 @@ LANDED static uint64_t check_zeroes(const uint8_t *from, uint64_t bytes)
 	return bytes;
 }
 
-LANDED bool cmd_pattern_verify_one(const void *from, uint64_t bytes, uint64_t seed, uint64_t expected, uint64_t number,
-				   struct cmd_verdict *verdict)
+LANDED bool cmd_pattern_verify_part(const void *from, uint64_t offset, uint64_t bytes, uint64_t seed, uint64_t expected,
+				    uint64_t number, struct cmd_verdict *verdict)
 {
 	bool untouched = expected == CMD_SLOT_UNTOUCHED;
-	uint64_t offset = untouched ? check_zeroes(from, bytes) : cmd_pattern_check(from, bytes, seed, expected);
+	uint64_t at = untouched ? check_zeroes(from, bytes) : check_part(from, offset, bytes, seed, expected);
 
-	verdict->checked++;
-	if (offset == bytes)
+	if (at == bytes)
 		return true;
 	if (!verdict->wrong++) {
 		verdict->first_slot = number;
-		verdict->first_offset = offset;
+		verdict->first_offset = offset + at;
 		verdict->first_expected = expected;
-		verdict->wanted = untouched ? 0 : byte_at(seed, expected, offset);
-		verdict->found = ((const uint8_t *)from)[offset];
+		verdict->wanted = untouched ? 0 : byte_at(seed, expected, offset + at);
+		verdict->found = ((const uint8_t *)from)[at];
 	}
 	return false;
+}
+
+bool cmd_pattern_verify_one(const void *from, uint64_t bytes, uint64_t seed, uint64_t expected, uint64_t number,
+			    struct cmd_verdict *verdict)
+{
+	verdict->checked++;
+	return cmd_pattern_verify_part(from, 0, bytes, seed, expected, number, verdict);
 }
 
 void cmd_pattern_verify(const void *memory, uint64_t slot_bytes, uint64_t seed, const uint32_t *map, uint64_t first,

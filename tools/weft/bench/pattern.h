@@ -15,6 +15,8 @@
 #define CMD_SLOT_MAX       (UINT32_MAX - 2)
 
 void cmd_pattern_fill(void *to, uint64_t bytes, uint64_t seed, uint64_t slot);
+/* A part of it: offset is a multiple of 8. */
+void cmd_pattern_fill_part(void *to, uint64_t offset, uint64_t bytes, uint64_t seed, uint64_t slot);
 /* The offset of the first byte that is not right, or bytes when all are. */
 uint64_t cmd_pattern_check(const void *from, uint64_t bytes, uint64_t seed, uint64_t slot);
 
@@ -30,5 +32,8 @@ void cmd_pattern_verify(const void *memory, uint64_t slot_bytes, uint64_t seed, 
 /* The same for one message or slot with expected content; counts it. */
 bool cmd_pattern_verify_one(const void *from, uint64_t bytes, uint64_t seed, uint64_t expected, uint64_t number,
 			    struct cmd_verdict *verdict);
+/* The same for a part of a slot, whose offset is a multiple of 8; the caller counts the slot as checked, and stops at what is wrong. */
+bool cmd_pattern_verify_part(const void *from, uint64_t offset, uint64_t bytes, uint64_t seed, uint64_t expected,
+			     uint64_t number, struct cmd_verdict *verdict);
 
 #endif

@@ -29,7 +29,7 @@ struct peer {
 	weft_region region;
 	struct bench_memory memory;
 	struct bench_result result;
-	uint64_t next_message, expected_messages, mapped, cpu_start, heard_ns;
+	uint64_t next_message, expected_messages, mapped, cpu_start, copied_start, heard_ns;
 	uint32_t idle_turns; /* manual progress */
 	uint64_t event_ns;   /* when the last one came */
 	bool finished;
@@ -50,7 +50,7 @@ __attribute__((format(printf, 3, 4))) static int fail(struct peer *peer, int err
 
 static int fail_weft(struct peer *peer, int error, const char *what)
 {
-	char text[256];
+	char text[512];
 	return fail(peer, error, "%s: %s", what, cmd_describe_error(error, text, sizeof text));
 }
 
@@ -157,19 +157,19 @@ static int open_memory(struct peer *peer)
 	struct bench_params *params = &peer->params;
 	uint64_t bytes = params->slots * params->slot_bytes; /* checked when unpacked */
 	uint32_t access = params->op == BENCH_READ ? WEFT_REMOTE_READ : WEFT_REMOTE_WRITE;
+	char why[BENCH_WHY];
 	int rc;
 
 	if (!bench_op_uses_region(params->op))
 		return 0;
-	if (bytes > bench_memory_limit())
-		return fail(peer, -ENOMEM, "the driver asks for %" PRIu64 " MiB, more than this host has free",
-			    bytes >> 20);
-	rc = bench_memory_open(&peer->memory, peer->engine, bytes, params->own_memory);
+	peer->memory = (struct bench_memory){
+		.bytes = bytes, .own = params->own_memory, .asked = true, .number = params->card[!params->reverse]
+	};
+	rc = bench_memory_open(&peer->memory, peer->engine, why, sizeof why);
+	if (rc == 0 && params->op == BENCH_READ)
+		rc = bench_memory_fill(&peer->memory, params->slot_bytes, params->slots, params->seed, why, sizeof why);
 	if (rc < 0)
-		return fail(peer, rc, "no memory for the region: %s", strerror(-rc));
-	for (uint64_t i = 0; params->op == BENCH_READ && i < params->slots; i++)
-		cmd_pattern_fill((uint8_t *)peer->memory.base + i * params->slot_bytes, params->slot_bytes,
-				 params->seed, i);
+		return fail(peer, rc, "no memory for the region: %s", why);
 	rc = weft_region_register(peer->engine, peer->memory.base, bytes, access, &peer->region);
 	return rc < 0 ? fail_weft(peer, rc, "the region could not be registered") : 0;
 }
@@ -316,11 +316,13 @@ static int take_map(struct peer *peer)
 			return fail(peer, -EPROTO, "the driver's map names a page that does not exist");
 		}
 	}
-	cmd_pattern_verify((uint8_t *)peer->memory.base + peer->mapped * params->slot_bytes, params->slot_bytes,
-			   params->seed, map, peer->mapped, count, &peer->result.verdict);
+	struct bench_expected expected = { params->slot_bytes, params->seed, map, peer->mapped, count };
+	char why[BENCH_WHY];
+	int rc = bench_memory_verify(&peer->memory, &expected, &peer->result.verdict, why, sizeof why);
+
 	peer->mapped += count;
 	free(map);
-	return 0;
+	return rc < 0 ? fail(peer, rc, "what arrived cannot be checked: %s", why) : 0;
 }
 
 /* The driver waits for the answer: several who belong together begin together. */
@@ -332,6 +334,7 @@ static int take_start(struct peer *peer)
 		return fail(peer, rc, "%s", peer->leader->error);
 	peer->heard_ns = cmd_now_ns();
 	peer->cpu_start = bench_cpu_ns();
+	peer->copied_start = bench_mem_copied(peer->engine);
 	rc = cmd_control_send(peer->control, CMD_FRAME_START, NULL, 0, HELLO_NS);
 	return rc < 0 ? fail_control(peer, rc) : 0;
 }
@@ -340,6 +343,7 @@ static int take_stop(struct peer *peer)
 {
 	struct cmd_unpack unpack;
 	peer->result.cpu_ns = bench_cpu_ns() - peer->cpu_start;
+	peer->result.card_bytes = bench_mem_copied(peer->engine) - peer->copied_start;
 	peer->stopping = true;
 	cmd_unpack_start(&unpack, peer->control->buffer, peer->control->bytes);
 	peer->expected_messages = cmd_unpack_u64(&unpack);

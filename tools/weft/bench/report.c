@@ -135,17 +135,35 @@ const char *bench_memory_text(const struct bench_summary *summary)
 		bytes += summary->rail[i].local ? summary->rail[i].bytes : 0;
 		mapped += summary->rail[i].mapped;
 	}
-	if (!bytes || bench_op_is_message(summary->options->params.op))
+	if (!bytes || bench_op_is_message(summary->options->params.op) || summary->options->params.card[0] ||
+	    summary->options->params.card[1])
 		return NULL;
 	/* The rails' bytes include those of frames, which never are. */
 	return mapped > bytes / 2 ? "mapped" : "copied";
 }
 
-static void print_memory(const struct bench_summary *summary)
+/* "cuda:0 here (local)". */
+static void print_place(const struct bench_summary *summary, int side)
 {
+	const char *path = bench_mem_path(summary, side);
+	char text[BENCH_MEM_TEXT];
+
+	printf("%s %s%s%s%s", bench_mem_text(summary->options->params.card[side], text), side ? "at the peer" : "here",
+	       path ? " (" : "", path ? path : "", path ? ")" : "");
+}
+
+void bench_print_memory(const struct bench_summary *summary)
+{
+	const struct bench_params *params = &summary->options->params;
 	const char *memory = bench_memory_text(summary);
 
-	if (memory)
+	if (params->card[0] || params->card[1]) {
+		printf("  memory        ");
+		print_place(summary, 0);
+		printf(", ");
+		print_place(summary, 1);
+		putchar('\n');
+	} else if (memory)
 		printf("  memory        %s\n", *memory == 'm'
 						   ? "mapped: both processes have it, and the kernel copies nothing"
 						   : "copied by the kernel: it is not of weft_memory_alloc()");
@@ -267,7 +285,7 @@ static void report_table(const struct bench_summary *summary)
 	       summary->own_rails == 1 ? "" : "s", params->simulated ? ", simulated" : "", summary->why);
 	printf("  peer          %s, %u rail%s\n", summary->peer, summary->ready.rails,
 	       summary->ready.rails == 1 ? "" : "s");
-	print_memory(summary);
+	bench_print_memory(summary);
 	print_rails(summary, &figures);
 	print_clients(summary);
 	printf("  moved         %s in %.3f s%s\n", cmd_format_size(summary->bytes, size, sizeof size), figures.seconds,

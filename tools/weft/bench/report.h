@@ -13,7 +13,8 @@ struct bench_figures {
 struct bench_figures bench_figure(const struct bench_summary *summary);
 /* "mapped" or "copied": what a local rail did with the memory; NULL: none carried any. */
 const char *bench_memory_text(const struct bench_summary *summary);
-double bench_per(double a, double b); /* 0 where b is */
+void bench_print_memory(const struct bench_summary *summary); /* a line of the table, or none */
+double bench_per(double a, double b);                         /* 0 where b is */
 
 /* json.c */
 void bench_json_put(const struct bench_summary *summary, struct cmd_json *json);

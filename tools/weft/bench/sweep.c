@@ -76,11 +76,12 @@ static void print_head(const struct bench_summary *summary)
 	const struct bench_params *params = &summary->options->params;
 	bool paged = params->pages > 1 || params->op == BENCH_PAGES || params->op == BENCH_SCATTER;
 
-	printf("%s, a size at a time%s\n  transport     %s, %u rail%s: %s\n  peer          %s, %u rail%s\n\n",
+	printf("%s, a size at a time%s\n  transport     %s, %u rail%s: %s\n  peer          %s, %u rail%s\n",
 	       bench_op_names[params->op], params->simulated ? " (simulated NICs)" : "", summary->provider,
 	       (unsigned)summary->own_rails, summary->own_rails == 1 ? "" : "s", summary->why, summary->peer,
 	       summary->ready.rails, summary->ready.rails == 1 ? "" : "s");
-	printf("  %8s %9s %7s %13s %7s %7s %7s  %s\n", paged ? "page" : "size", "Gbit/s", "of line",
+	bench_print_memory(summary);
+	printf("\n  %8s %9s %7s %13s %7s %7s %7s  %s\n", paged ? "page" : "size", "Gbit/s", "of line",
 	       paged ? "pages/s" : "operations/s", "p50", "p99", "p99.9", "verified");
 }
 

@@ -42,6 +42,8 @@ int bench_params_pack(const struct bench_params *params, void *to, size_t room)
 	cmd_pack_u32(&pack, (params->verify ? FLAG_VERIFY : 0) | (params->manual ? FLAG_MANUAL : 0) |
 				(params->simulated ? FLAG_SIMULATED : 0) | (params->checksum ? FLAG_CHECKSUM : 0) |
 				(params->reverse ? FLAG_REVERSE : 0) | (params->own_memory ? FLAG_OWN : 0));
+	cmd_pack_u32(&pack, params->card[0]);
+	cmd_pack_u32(&pack, params->card[1]);
 	cmd_pack_u64(&pack, params->slot_bytes);
 	cmd_pack_u64(&pack, params->pages);
 	cmd_pack_u64(&pack, params->slots);
@@ -75,6 +77,8 @@ int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret
 	params.checksum = flags & FLAG_CHECKSUM;
 	params.reverse = flags & FLAG_REVERSE;
 	params.own_memory = flags & FLAG_OWN;
+	params.card[0] = cmd_unpack_u32(&unpack);
+	params.card[1] = cmd_unpack_u32(&unpack);
 	params.slot_bytes = cmd_unpack_u64(&unpack);
 	params.pages = cmd_unpack_u64(&unpack);
 	params.slots = cmd_unpack_u64(&unpack);
@@ -91,6 +95,9 @@ int bench_params_unpack(const void *from, size_t bytes, struct bench_params *ret
 	cmd_unpack_text(&unpack, params.rails, sizeof params.rails);
 	cmd_unpack_text(&unpack, params.avoid, sizeof params.avoid);
 	if (!cmd_unpack_done(&unpack) || op >= BENCH_OPS || flags & ~(uint32_t)FLAGS)
+		return -EPROTO;
+	if (params.card[0] > BENCH_CARDS_MAX || params.card[1] > BENCH_CARDS_MAX ||
+	    (bench_op_is_message(params.op) && (params.card[0] || params.card[1])))
 		return -EPROTO;
 	if (!params.slot_bytes || !params.pages || !params.slots || !params.depth || !params.timeout_ns)
 		return -EPROTO;
@@ -156,6 +163,7 @@ int bench_result_pack(const struct bench_result *result, void *to, size_t room)
 	cmd_pack_u64(&pack, result->message_bytes);
 	cmd_pack_u64(&pack, result->cpu_ns);
 	cmd_pack_u64(&pack, result->disorder);
+	cmd_pack_u64(&pack, result->card_bytes);
 	return packed(&pack);
 }
 
@@ -178,6 +186,7 @@ int bench_result_unpack(const void *from, size_t bytes, struct bench_result *ret
 	result.message_bytes = cmd_unpack_u64(&unpack);
 	result.cpu_ns = cmd_unpack_u64(&unpack);
 	result.disorder = cmd_unpack_u64(&unpack);
+	result.card_bytes = cmd_unpack_u64(&unpack);
 	if (!cmd_unpack_done(&unpack) || wanted > 255 || found > 255 || verdict->wrong > verdict->checked)
 		return -EPROTO;
 	*ret_result = result;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum {
-	CMD_CONTROL_VERSION = 4,
+	CMD_CONTROL_VERSION = 5,
 	CMD_CONTROL_HEADER = 16,
 	CMD_CONTROL_MAX = 128 * 1024, /* bytes in a frame */
 };

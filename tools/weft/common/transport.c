@@ -5,6 +5,7 @@
 #include "sim/setup.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,21 @@ int cmd_transport_choose(const struct cmd_transport_options *options, struct cmd
 static char opening[200];
 static _Thread_local bool is_opening;
 
+/* Why the engine last refused something, on any thread: the code that comes back says only that it did. */
+static pthread_mutex_t refused_lock = PTHREAD_MUTEX_INITIALIZER;
+static char refused[256];
+
+static void keep_refusal(const char *text)
+{
+	static const char mark[] = "refused: ";
+
+	if (strncmp(text, mark, sizeof mark - 1) != 0)
+		return;
+	pthread_mutex_lock(&refused_lock);
+	snprintf(refused, sizeof refused, "%s", text + sizeof mark - 1);
+	pthread_mutex_unlock(&refused_lock);
+}
+
 static void keep_or_print(void *context, enum weft_log_level level, const char *text)
 {
 	static const char *const names[] = { "error", "warning", "info", "debug" };
@@ -207,6 +223,8 @@ static void keep_or_print(void *context, enum weft_log_level level, const char *
 
 	if (is_opening && level == WEFT_LOG_ERROR)
 		snprintf(opening, sizeof opening, "%s", text);
+	if (level == WEFT_LOG_WARN)
+		keep_refusal(text);
 	if (*print)
 		fprintf(stderr, "weft %s: %s\n", names[level <= WEFT_LOG_DEBUG ? level : WEFT_LOG_DEBUG], text);
 }
@@ -253,7 +271,13 @@ const char *cmd_error_hint(int error)
 char *cmd_describe_error(int error, char *text, size_t room)
 {
 	const char *hint = cmd_error_hint(error);
-	snprintf(text, room, "%s%s%s", weft_strerror(error), hint ? ": " : "", hint ? hint : "");
+
+	pthread_mutex_lock(&refused_lock);
+	if (error == -EOPNOTSUPP && refused[0])
+		snprintf(text, room, "%s", refused);
+	else
+		snprintf(text, room, "%s%s%s", weft_strerror(error), hint ? ": " : "", hint ? hint : "");
+	pthread_mutex_unlock(&refused_lock);
 	return text;
 }
 
