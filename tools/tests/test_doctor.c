@@ -18,6 +18,8 @@
 
 #include "../weft/doctor/doctor.h"
 
+#include <weft.h>
+
 static char root[64];
 static struct doctor host;
 
@@ -81,9 +83,10 @@ static int tear_down(void **state)
 
 static const struct doctor_check *find_check(const char *id)
 {
-	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_host_checks };
+	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_card_checks,
+						      doctor_host_checks };
 
-	for (size_t t = 0; t < 3; t++)
+	for (size_t t = 0; t < 4; t++)
 		for (const struct doctor_check *check = tables[t]; check->id; check++)
 			if (strcmp(check->id, id) == 0)
 				return check;
@@ -134,9 +137,10 @@ static void add_gpu(void)
 /* On a host with nothing, nothing may block and nothing may crash. */
 static void bare_host(void **state)
 {
-	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_host_checks };
+	const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_card_checks,
+						      doctor_host_checks };
 
-	for (size_t t = 0; t < 3; t++)
+	for (size_t t = 0; t < 4; t++)
 		for (const struct doctor_check *check = tables[t]; check->id; check++) {
 			struct doctor_finding finding = { 0 };
 
@@ -306,6 +310,51 @@ static void gpu_memory(void **state)
 	expect("gpu-memory", DOCTOR_OK, "dmabuf");
 	put("/proc/sys/kernel/osrelease", "5.4.0-1\n");
 	expect("gpu-memory", DOCTOR_OK, "peer memory");
+}
+
+/* Which way a card's memory takes, and all that is missing for the best. */
+static void card_memory(void **state)
+{
+	static struct doctor_cards cards;
+	struct doctor_finding finding = { 0 };
+
+	expect("card-memory", DOCTOR_NOT_APPLICABLE, "another host");
+	host.cards = &cards;
+	cards = (struct doctor_cards){ 0 };
+	expect("card-memory", DOCTOR_NOT_APPLICABLE, "no card");
+	add_gpu();
+	strcpy(cards.why, "the driver finds none");
+	expect("card-memory", DOCTOR_WARN, "the driver finds none");
+	cards.total = cards.count = 1;
+	cards.card[0] = (struct cmd_card_facts){ .name = "H200", .pci = "0000:53:00.0" };
+	host.hmem = "";
+	expect("card-memory", DOCTOR_NOTE,
+	       "1 card: local between processes of this host; staged over NICs, not direct: ");
+	expect("card-memory", DOCTOR_NOTE, "no RDMA device");
+	add_efa("efa_0");
+	expect("card-memory", DOCTOR_WARN, "the driver lets no NIC into the card");
+	expect("card-memory", DOCTOR_WARN, "the NVIDIA driver has no dmabuf, and no peer memory module");
+	expect("card-memory", DOCTOR_WARN, "offer no FI_HMEM");
+	put("/proc/cpuinfo", "flags\t\t: fpu sse2 hypervisor lm\n");
+	find_check("card-memory")->run(&host, &finding);
+	assert_non_null(strstr(finding.mend, "the hypervisor must let"));
+	cards.card[0].direct = cards.card[0].dmabuf = true;
+	host.hmem = "efa";
+	expect("card-memory", DOCTOR_WARN, "libfabric before 1.20 takes no dmabuf, and no peer memory module");
+	host.libfabric = "1.20";
+	put("/proc/sys/kernel/osrelease", "5.4.0\n");
+	expect("card-memory", DOCTOR_WARN, "Linux before 5.12");
+	put("/sys/module/nvidia_peermem/refcnt", "0\n");
+#ifdef WEFT_REQUIRE_DIRECT
+	expect("card-memory", DOCTOR_OK, "1 card: local between processes of this host; direct over NICs (efa)");
+#else
+	expect("card-memory", DOCTOR_WARN, "not direct: this release of weft does not do it yet");
+#endif
+	strcpy(cards.card[0].not_local, "cuIpcGetMemHandle says X");
+	expect("card-memory", DOCTOR_WARN,
+	       "not local: other processes of this host cannot open card 0000:53:00.0's memory");
+	strcpy(cards.card[0].not_usable, "the card has no room");
+	expect("card-memory", DOCTOR_WARN, "card 0000:53:00.0 (H200): the card has no room");
 }
 
 static void acs(void **state)
@@ -503,6 +552,7 @@ int main(void)
 		on_a_host(nic_cores),
 		on_a_host(cuda),
 		on_a_host(gpu_memory),
+		on_a_host(card_memory),
 		on_a_host(acs),
 		on_a_host(iommu),
 		on_a_host(kernel),

@@ -203,6 +203,8 @@ struct bench_expected {
 };
 /* bytes, own, asked and number are filled in. A card's; or of the engine's own, which peers of this host can map and which goes with the
  * engine; or own, as an application has it. 0, or a negative errno with a sentence in why, as of the next two. */
+int bench_memory_reach(struct bench_memory *memory, char *why,
+		       size_t room); /* the card alone, before the engine opens */
 int bench_memory_open(struct bench_memory *memory, weft_engine *engine, char *why, size_t room);
 int bench_memory_fill(struct bench_memory *memory, uint64_t slot_bytes, uint64_t slots, uint64_t seed, char *why,
 		      size_t room);

@@ -49,6 +49,11 @@ static int open_engine(struct bench_driver *drive)
 	int rc = cmd_transport_choose(&options, &drive->transport, why, sizeof why);
 	if (rc < 0)
 		return bench_driver_fail(drive, rc, "%s", why);
+	/* NICs that reach cards are asked for when the engine finds the driver in the process. */
+	drive->load.memory.number = drive->params.card[drive->params.reverse];
+	rc = bench_memory_reach(&drive->load.memory, why, sizeof why);
+	if (rc < 0)
+		return bench_driver_fail(drive, rc, "no memory of a card's: %s", why);
 	cmd_transport_config(&options, &drive->transport, &config);
 	bench_limits_config(&drive->params, &config);
 	if (bench_op_is_message(drive->params.op))
@@ -94,7 +99,6 @@ static int open_memory(struct bench_driver *drive)
 	load->memory.bytes = bytes;
 	load->memory.own = params->own_memory;
 	load->memory.asked = params->reverse;
-	load->memory.number = params->card[params->reverse];
 	rc = bench_memory_open(&load->memory, load->engine, why, sizeof why);
 	if (rc == 0 && params->op != BENCH_READ)
 		rc = bench_memory_fill(&load->memory, params->slot_bytes, params->slots, params->seed, why, sizeof why);

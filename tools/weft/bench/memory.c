@@ -22,13 +22,20 @@ static int map_own(struct bench_memory *memory, uint64_t bytes)
 	return 0;
 }
 
+int bench_memory_reach(struct bench_memory *memory, char *why, size_t room)
+{
+	return !memory->number || memory->card ? 0 : cmd_card_open(memory->number - 1, &memory->card, why, room);
+}
+
 /* The CPU does not reach a card's memory: what goes there or comes back is in the piece meanwhile. */
 static int open_card(struct bench_memory *memory, char *why, size_t room)
 {
-	int rc = cmd_card_open(memory->number - 1, &memory->card, why, room);
+	int rc = bench_memory_reach(memory, why, room);
 
 	if (rc == 0)
 		rc = cmd_card_alloc(memory->card, memory->bytes, &memory->base, why, room);
+	if (rc == -ENOMEM)
+		snprintf(why + strlen(why), room - strlen(why), "; use a smaller --region");
 	if (rc < 0)
 		return rc;
 	memory->piece = calloc(1, BENCH_PIECE);

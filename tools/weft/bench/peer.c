@@ -137,6 +137,10 @@ static int open_engine(struct peer *peer, const struct bench_options *own)
 	struct weft_config config;
 	int rc = bench_peer_transport(peer->control, own, params, &options, peer->why, peer->room);
 
+	/* Before the engine opens, as the driver has it. */
+	peer->memory.number = params->card[!params->reverse];
+	if (rc == 0)
+		rc = bench_memory_reach(&peer->memory, peer->why, peer->room);
 	if (rc == 0)
 		rc = cmd_transport_choose(&options, &transport, peer->why, peer->room);
 	if (rc < 0)

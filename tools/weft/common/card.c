@@ -184,8 +184,7 @@ int cmd_card_alloc(struct cmd_card *card, uint64_t bytes, void **ret_memory, cha
 	if (failed)
 		card->memory = 0;
 	if (failed == OUT_OF_MEMORY && cuda.room(&left, &total) == 0) {
-		snprintf(why, room,
-			 "the card has no room for %llu MiB: %zu of its %zu MiB are free; use a smaller --region",
+		snprintf(why, room, "the card has no room for %llu MiB: %zu of its %zu MiB are free",
 			 (unsigned long long)bytes >> 20, left >> 20, total >> 20);
 		error = -ENOMEM;
 	} else if (failed) {

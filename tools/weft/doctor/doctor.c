@@ -21,7 +21,8 @@ static const struct cmd_usage usage = {
 };
 
 static const char *const result_names[DOCTOR_RESULTS] = { "ok", "note", "warn", "blocks", "not applicable" };
-static const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_host_checks };
+static const struct doctor_check *const tables[] = { doctor_rdma_checks, doctor_gpu_checks, doctor_card_checks,
+						     doctor_host_checks };
 #define TABLES (sizeof(tables) / sizeof(*tables))
 
 struct options {
@@ -148,6 +149,8 @@ static int run(const struct doctor *doctor, bool as_json)
 int weft_cmd_doctor(int argc, char **argv)
 {
 	struct options options = { 0 };
+	static struct doctor_cards cards;
+	struct doctor_items hmem = { 0 };
 	struct doctor doctor = { .root = "" };
 	unsigned major, minor;
 	char version[32];
@@ -176,6 +179,11 @@ int weft_cmd_doctor(int argc, char **argv)
 		doctor.shared_receives = getenv("FI_OFI_RXM_USE_SRX");
 		find_libfabric(version);
 		doctor.libfabric = *version ? version : NULL;
+		doctor_ask_cards(&cards);
+		doctor.cards = &cards;
+		if (cards.count)
+			doctor_ask_hmem(&hmem);
+		doctor.hmem = cards.count ? doctor_items(&hmem) : NULL;
 	}
 	if (options.libfabric)
 		doctor.libfabric = options.libfabric;

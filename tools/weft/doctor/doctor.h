@@ -1,11 +1,13 @@
 /*
  * weft doctor, shared by its files. A check looks at files of a host (under a root a test can replace), says
  * what it saw and, when that is not right, how to mend it. doctor.c runs the table, rdma.c,
- * gpu.c and host.c hold the checks, files.c reads. One thread, nothing outlives the
+ * gpu.c, cards.c and host.c hold the checks, files.c reads, ask.c asks the cards' driver and libfabric. One thread, nothing outlives the
  * command.
  */
 #ifndef WEFT_TOOLS_DOCTOR_H
 #define WEFT_TOOLS_DOCTOR_H
+
+#include "../common/card.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,16 +16,26 @@
 enum doctor_result { DOCTOR_OK, DOCTOR_NOTE, DOCTOR_WARN, DOCTOR_BLOCKS, DOCTOR_NOT_APPLICABLE, DOCTOR_RESULTS };
 enum doctor_require { DOCTOR_REQUIRE_NOTHING, DOCTOR_REQUIRE_EFA, DOCTOR_REQUIRE_VERBS };
 
+enum { DOCTOR_CARDS = 16 };
+struct doctor_cards {
+	uint32_t total, count; /* count: those that follow */
+	struct cmd_card_facts card[DOCTOR_CARDS];
+	char why[400]; /* there is none */
+};
+
 /* All a check may look at. */
 struct doctor {
 	const char *root; /* "": the host itself */
 	enum doctor_require require;
-	const char *libfabric;    /* the version in use, as "1.17"; NULL: not known */
-	const char *library_path; /* LD_LIBRARY_PATH; NULL: none */
-	const char *topology;     /* a saved topology that weft is to use; NULL: none */
-	bool fork_safe;           /* RDMAV_FORK_SAFE, IBV_FORK_SAFE or FI_EFA_FORK_SAFE is set */
-	bool huge_pages_safe;     /* RDMAV_HUGEPAGES_SAFE is set */
-	bool shared_receives;     /* FI_OFI_RXM_USE_SRX is set */
+	const char *libfabric;            /* the version in use, as "1.17"; NULL: not known */
+	const char *library_path;         /* LD_LIBRARY_PATH; NULL: none */
+	const char *topology;             /* a saved topology that weft is to use; NULL: none */
+	bool fork_safe;                   /* RDMAV_FORK_SAFE, IBV_FORK_SAFE or FI_EFA_FORK_SAFE is set */
+	bool huge_pages_safe;             /* RDMAV_HUGEPAGES_SAFE is set */
+	bool shared_receives;             /* FI_OFI_RXM_USE_SRX is set */
+	const struct doctor_cards *cards; /* what the driver says; NULL: not asked, as of another host */
+	const char *
+	    hmem; /* libfabric's providers that let NICs into cards, "": none; NULL: not asked, because there is no card */
 };
 
 struct doctor_finding {
@@ -37,7 +49,8 @@ struct doctor_check {
 	void (*run)(const struct doctor *doctor, struct doctor_finding *finding);
 };
 
-extern const struct doctor_check doctor_rdma_checks[], doctor_gpu_checks[], doctor_host_checks[]; /* end in NULL */
+extern const struct doctor_check doctor_rdma_checks[], doctor_gpu_checks[], doctor_card_checks[],
+    doctor_host_checks[]; /* end in NULL */
 
 /* mend may be NULL; the rest says what was seen. */
 void doctor_say(struct doctor_finding *finding, enum doctor_result result, const char *mend, const char *format, ...)
@@ -83,6 +96,10 @@ struct doctor_items {
 };
 void doctor_add(struct doctor_items *items, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *doctor_items(struct doctor_items *items);
+
+/* ask.c */
+void doctor_ask_cards(struct doctor_cards *ret_cards);
+void doctor_ask_hmem(struct doctor_items *ret_providers);
 
 /* 6.1 is 6001; 0 when it is not known. */
 unsigned doctor_kernel(const struct doctor *doctor);
