@@ -49,11 +49,29 @@ cu_result cuMemFree_v2(cu_pointer pointer)
 	struct block *block = result ? NULL : fake_find(pointer);
 
 	if (!result && (!block || (uintptr_t)block->base != pointer || block->mapped || block->opened ||
-			(block->kind != FAKE_PLAIN && block->kind != FAKE_FOREIGN)))
+			(block->kind != FAKE_PLAIN && block->kind != FAKE_FOREIGN && block->kind != FAKE_POOL)))
 		result = CU_INVALID_VALUE;
 	if (!result) {
 		fake_drain();
 		fake_drop(block);
 	}
 	return fake_leave(result);
+}
+
+cu_result cuMemAllocAsync(cu_pointer *ret_pointer, size_t bytes, cu_stream stream);
+cu_result cuMemAllocAsync(cu_pointer *ret_pointer, size_t bytes, cu_stream stream)
+{
+	cu_result result = fake_enter(true);
+	struct block *block = result ? NULL : fake_new(fake_current_card(), bytes, FAKE_POOL, -1, NULL);
+
+	if (!result && !block)
+		result = CU_OUT_OF_MEMORY;
+	if (!result)
+		*ret_pointer = (uintptr_t)block->base;
+	return fake_leave(result);
+}
+
+bool fake_cuda_controls(void)
+{
+	return true;
 }

@@ -26,6 +26,8 @@ void *fake_cuda_alloc(int card, size_t bytes, enum fake_kind kind);
 void fake_cuda_free(void *memory); /* waits for copies, as the driver does */
 void fake_cuda_write(void *memory, const void *from, size_t bytes);
 void fake_cuda_read(const void *memory, void *to, size_t bytes);
+bool fake_cuda_controls(
+    void); /* false: it is a real card (tests/gpu/real.c), and the next four do nothing, nor is anything counted */
 void fake_cuda_hold(bool hold);             /* copies that were asked for wait until it is lifted */
 void fake_cuda_slow(uint32_t microseconds); /* each copy takes this much longer */
 void fake_cuda_stall(bool stall);           /* who makes a card ready waits in the driver until it is lifted */

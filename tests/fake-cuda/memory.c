@@ -220,10 +220,20 @@ cu_result cuMemAlloc_v2(cu_pointer *ret_pointer, size_t bytes)
 	return fake_leave(result);
 }
 
-static cu_result copy_now(uint64_t to, uint64_t from, size_t bytes)
+static bool is_card(uint64_t address)
+{
+	struct block *block = fake_find(address);
+
+	return block && block->kind != FAKE_MANAGED && block->kind != FAKE_PINNED;
+}
+
+/* The name of the call says which end is a card's; -1: either. */
+static cu_result copy_now(uint64_t to, uint64_t from, size_t bytes, int to_card)
 {
 	cu_result result = fake_enter(true);
 
+	if (!result && to_card >= 0 && (is_card(to) != to_card || is_card(from) == to_card))
+		result = CU_INVALID_VALUE;
 	if (!result) {
 		fake_drain();
 		result = fake_move(to, from, bytes);
@@ -234,13 +244,19 @@ static cu_result copy_now(uint64_t to, uint64_t from, size_t bytes)
 cu_result cuMemcpyHtoD_v2(cu_pointer to, const void *from, size_t bytes);
 cu_result cuMemcpyHtoD_v2(cu_pointer to, const void *from, size_t bytes)
 {
-	return copy_now(to, (uintptr_t)from, bytes);
+	return copy_now(to, (uintptr_t)from, bytes, 1);
 }
 
 cu_result cuMemcpyDtoH_v2(void *to, cu_pointer from, size_t bytes);
 cu_result cuMemcpyDtoH_v2(void *to, cu_pointer from, size_t bytes)
 {
-	return copy_now((uintptr_t)to, from, bytes);
+	return copy_now((uintptr_t)to, from, bytes, 0);
+}
+
+cu_result cuMemcpy(cu_pointer to, cu_pointer from, size_t bytes);
+cu_result cuMemcpy(cu_pointer to, cu_pointer from, size_t bytes)
+{
+	return copy_now(to, from, bytes, -1);
 }
 
 cu_result cuMemGetAllocationGranularity(size_t *ret_bytes, const void *allocation, int option);

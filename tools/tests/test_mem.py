@@ -53,7 +53,7 @@ class Mem(command.Case):
         self.moved("--mem", "cuda,host", "--op", "scatter", *PAGED)
 
     def test_directions(self):
-        """This side's stays this side's, whoever drives."""
+        """The first word of --mem is for this side, also when the peer drives."""
         self.assertEqual(self.moved("--mem", "cuda,host", "--direction", "in", *PAGED), ("cuda:0", "local", "host", None))
         self.assertEqual(self.moved("--mem", "host,cuda", "--direction", "in", "--op", "read", *SHORT, "--size", "4K"),
                          ("host", None, "cuda:0", "local"))

@@ -84,7 +84,7 @@ void bench_memory_close(struct bench_memory *memory)
 	memory->base = NULL;
 }
 
-/* What goes to a card or comes from it at once: whole slots, or a part of one that is larger than a piece. */
+/* What one copy takes to a card or back: whole slots, or a part of a slot that does not fit. */
 struct piece {
 	uint64_t slot, offset, bytes, slots; /* slots 0: a part */
 	bool wrong;                          /* the slot that it is a part of: counted */

@@ -1,7 +1,7 @@
 /*
  * A card's (GPU's) memory through NVIDIA's driver, as an application has it, and what the driver says of its cards. The driver is loaded
  * by name when it is asked for: nothing of CUDA is needed to build or to run without a card. For the benchmark and the doctor; one
- * thread's. Whoever asks for the first card starts the driver, which may take a second.
+ * thread's. The driver starts with the first card that is asked for, which may take a second.
  */
 #ifndef WEFT_TOOLS_CARD_H
 #define WEFT_TOOLS_CARD_H
