@@ -97,8 +97,7 @@ static void summary_round_trip(void **state)
 	int used;
 
 	summary.ops = 7;
-	summary.card_bytes = 5;
-	summary.peer_card_bytes = 6;
+	summary.direct_bytes = 5;
 	summary.rails = 2;
 	summary.have_result = true;
 	summary.result.verdict.checked = 9;
@@ -112,8 +111,7 @@ static void summary_round_trip(void **state)
 	assert_true(used > 0);
 	assert_int_equal(bench_summary_unpack(bytes, (size_t)used, &back), 0);
 	assert_int_equal(back.ops, 7);
-	assert_int_equal(back.card_bytes, 5);
-	assert_int_equal(back.peer_card_bytes, 6);
+	assert_int_equal(back.direct_bytes, 5);
 	assert_int_equal(back.result.verdict.checked, 9);
 	assert_string_equal(back.rail[1].name, "eth1");
 	assert_memory_equal(&back.latency, &summary.latency, sizeof back.latency);

@@ -100,8 +100,7 @@ struct bench_ready {
 struct bench_result {
 	struct cmd_verdict verdict;
 	uint64_t messages, message_bytes, cpu_ns;
-	uint64_t disorder;   /* messages that came out of turn */
-	uint64_t card_bytes; /* that a card copied there */
+	uint64_t disorder; /* messages that came out of turn */
 };
 
 enum { BENCH_RAILS_MAX = 256, BENCH_NOTES_MAX = 8 };
@@ -137,7 +136,7 @@ struct bench_summary {
 	uint32_t notes;
 	uint64_t line_bps; /* of the slower side; 0: not known */
 	uint64_t ops, bytes, ns, cpu_ns, peer_cpu_ns;
-	uint64_t card_bytes, peer_card_bytes;      /* that a card copied */
+	uint64_t direct_bytes;                     /* of cards' memory, which the NICs read and wrote themselves */
 	uint64_t failed_ops, rails_down, rails_up; /* the latter two: events */
 	bool have_result;
 	int interrupted; /* by which signal; 0: not */
@@ -173,8 +172,8 @@ int bench_mem_read(const char *text, uint32_t ret_card[2]);
 #define BENCH_MEM_TEXT  16
 #define BENCH_CARDS_MAX 64
 char *bench_mem_text(uint32_t card, char text[BENCH_MEM_TEXT]); /* "cuda:0", "host". Returns text */
-/* What weft counts that a card copied, on every rail. */
-uint64_t bench_mem_copied(weft_engine *engine);
+/* What the NICs read and wrote of cards' memory themselves. */
+uint64_t bench_mem_direct(weft_engine *engine);
 /* How a side's card's memory travelled: "local", "staged", "direct"; NULL: it has none, or nothing moved. */
 const char *bench_mem_path(const struct bench_summary *summary, int side);
 /* wire.c: bytes used, or a negative errno; unpacking refuses what is out of bounds. */

@@ -235,11 +235,11 @@ static int measure(struct bench_driver *drive)
 	rc = arm_faults(drive, before);
 	if (rc < 0)
 		return rc;
-	uint64_t cpu = bench_cpu_ns(), copied = bench_mem_copied(load->engine);
+	uint64_t cpu = bench_cpu_ns(), direct = bench_mem_direct(load->engine);
 	rc = bench_load_run(load, options->duration_ns, options->ops);
 	load->progress.rates = false;
 	summary->cpu_ns = bench_cpu_ns() - cpu;
-	summary->card_bytes = bench_mem_copied(load->engine) - copied;
+	summary->direct_bytes = bench_mem_direct(load->engine) - direct;
 	read_rails(drive, summary->rail);
 	for (uint32_t i = 0; i < summary->rails; i++) {
 		summary->rail[i].bytes -= before[i].bytes;
@@ -320,7 +320,6 @@ static int verify(struct bench_driver *drive)
 		return bench_driver_fail(drive, rc, "the peer's result is malformed");
 	summary->have_result = true;
 	summary->peer_cpu_ns = summary->result.cpu_ns;
-	summary->peer_card_bytes = summary->result.card_bytes;
 	cmd_control_send(control, CMD_FRAME_BYE, NULL, 0, BENCH_ANSWER_NS);
 	if (params->verify && params->op == BENCH_READ) {
 		struct bench_expected expected = { params->slot_bytes, params->seed, load->map, 0, params->slots };
@@ -379,7 +378,7 @@ static int load_and_verify(struct bench_driver *drive)
 static void swap_sides(struct bench_summary *summary)
 {
 	struct bench_ready ours = summary->ready;
-	uint64_t cpu_ns = summary->cpu_ns, card_bytes = summary->card_bytes;
+	uint64_t cpu_ns = summary->cpu_ns;
 
 	snprintf(summary->ready.host, sizeof summary->ready.host, "%s", summary->host);
 	snprintf(summary->ready.weft, sizeof summary->ready.weft, "%s", summary->weft);
@@ -391,8 +390,6 @@ static void swap_sides(struct bench_summary *summary)
 	summary->workers = ours.workers;
 	summary->cpu_ns = summary->peer_cpu_ns;
 	summary->peer_cpu_ns = cpu_ns;
-	summary->card_bytes = summary->peer_card_bytes;
-	summary->peer_card_bytes = card_bytes;
 }
 
 /* The other side drives: serve it, and take its measurements. */

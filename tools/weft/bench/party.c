@@ -209,8 +209,7 @@ static void add_client(struct bench_summary *total, const struct client *client)
 	total->ns = one->ns > total->ns ? one->ns : total->ns;
 	total->cpu_ns += one->cpu_ns;
 	total->peer_cpu_ns += one->peer_cpu_ns;
-	total->card_bytes += one->card_bytes;
-	total->peer_card_bytes += one->peer_card_bytes;
+	total->direct_bytes += one->direct_bytes;
 	total->failed_ops += one->failed_ops;
 	total->rails_down += one->rails_down;
 	total->rails_up += one->rails_up;

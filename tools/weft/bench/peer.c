@@ -29,7 +29,7 @@ struct peer {
 	weft_region region;
 	struct bench_memory memory;
 	struct bench_result result;
-	uint64_t next_message, expected_messages, mapped, cpu_start, copied_start, heard_ns;
+	uint64_t next_message, expected_messages, mapped, cpu_start, heard_ns;
 	uint32_t idle_turns; /* manual progress */
 	uint64_t event_ns;   /* when the last one came */
 	bool finished;
@@ -338,7 +338,6 @@ static int take_start(struct peer *peer)
 		return fail(peer, rc, "%s", peer->leader->error);
 	peer->heard_ns = cmd_now_ns();
 	peer->cpu_start = bench_cpu_ns();
-	peer->copied_start = bench_mem_copied(peer->engine);
 	rc = cmd_control_send(peer->control, CMD_FRAME_START, NULL, 0, HELLO_NS);
 	return rc < 0 ? fail_control(peer, rc) : 0;
 }
@@ -347,7 +346,6 @@ static int take_stop(struct peer *peer)
 {
 	struct cmd_unpack unpack;
 	peer->result.cpu_ns = bench_cpu_ns() - peer->cpu_start;
-	peer->result.card_bytes = bench_mem_copied(peer->engine) - peer->copied_start;
 	peer->stopping = true;
 	cmd_unpack_start(&unpack, peer->control->buffer, peer->control->bytes);
 	peer->expected_messages = cmd_unpack_u64(&unpack);

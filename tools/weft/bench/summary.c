@@ -77,7 +77,7 @@ static void unpack_rails(struct cmd_unpack *unpack, struct bench_summary *summar
 /* The numbers, in one order for both directions. */
 static uint64_t *const *numbers(struct bench_summary *summary)
 {
-	static uint64_t *list[15];
+	static uint64_t *list[14];
 
 	list[0] = &summary->ops;
 	list[1] = &summary->bytes;
@@ -91,8 +91,7 @@ static uint64_t *const *numbers(struct bench_summary *summary)
 	list[9] = &summary->result.verdict.checked;
 	list[10] = &summary->result.verdict.wrong;
 	list[11] = &summary->own_rails;
-	list[12] = &summary->card_bytes;
-	list[13] = &summary->peer_card_bytes;
+	list[12] = &summary->direct_bytes;
 	return list;
 }
 

@@ -163,7 +163,6 @@ int bench_result_pack(const struct bench_result *result, void *to, size_t room)
 	cmd_pack_u64(&pack, result->message_bytes);
 	cmd_pack_u64(&pack, result->cpu_ns);
 	cmd_pack_u64(&pack, result->disorder);
-	cmd_pack_u64(&pack, result->card_bytes);
 	return packed(&pack);
 }
 
@@ -186,7 +185,6 @@ int bench_result_unpack(const void *from, size_t bytes, struct bench_result *ret
 	result.message_bytes = cmd_unpack_u64(&unpack);
 	result.cpu_ns = cmd_unpack_u64(&unpack);
 	result.disorder = cmd_unpack_u64(&unpack);
-	result.card_bytes = cmd_unpack_u64(&unpack);
 	if (!cmd_unpack_done(&unpack) || wanted > 255 || found > 255 || verdict->wrong > verdict->checked)
 		return -EPROTO;
 	*ret_result = result;
