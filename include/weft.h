@@ -237,14 +237,16 @@ int weft_queue_fd(weft_queue *queue);
 
 /* The memory stays the caller's and must stay mapped until weft_region_close(). Any region can be the local side of our own
  * operations. It may be a card's (GPU's): that is found out, and the rails near the card are used. Peers of this host reach a card's
- * memory over the local rail, other peers not yet; our own operations take it over any rail but shm's, over NICs counted writes of up
- * to 512 KiB. Whether a transfer must wait for the card's kernels is the caller's affair. Takes as long as the provider takes to
- * register the memory with every rail (pinning: seconds for many GB); operations and peers are served meanwhile. Where it has more pages than the NIC takes at once with peers' writes (EFA: 1 Mi,
- * which is 4 GiB of pages of 4 KiB) it is registered in parts, which matters only to counted writes (below).
+ * memory over the local rail, others over NICs through pinned memory of ours, 64 MiB, of which each peer is lent 4; our own operations
+ * take it over any rail but shm's. Over NICs counted writes to or from it have up to 512 KiB. Whether a transfer must wait for the
+ * card's kernels is the caller's affair. Takes as long as the provider takes to register the memory with every rail (pinning: seconds
+ * for many GB); operations and peers are served meanwhile. Where it has more pages than the NIC takes at once with peers' writes (EFA:
+ * 1 Mi, which is 4 GiB of pages of 4 KiB) it is registered in parts, which matters only to counted writes (below).
  * -EFBIG: more parts than a descriptor has room for (over 32 rails 120, 472 GiB). -EOPNOTSUPP: an access bit that this library
- * does not know, or a card's memory with access for peers where the engine has no local rail. -E2BIG: a card's memory of over 256
- * allocations. -EINVAL: part of it is a card's and part is not. -EIO: the card's driver fails. -ENOMEM: often the locked-memory limit.
- * -ETIMEDOUT after 60 s: a worker hangs inside its provider; what was registered by then is undone when it comes back. -EMLINK: too many regions. And what the provider returns. */
+ * does not know, or a card's memory with access for peers where the engine has neither a local rail nor memory to pin. -E2BIG: a
+ * card's memory of over 256 allocations. -EINVAL: part of it is a card's and part is not. -EIO: the card's driver fails. -ENOMEM:
+ * often the locked-memory limit. -ETIMEDOUT after 60 s: a worker hangs inside its provider; what was registered by then is undone when
+ * it comes back. -EMLINK: too many regions. And what the provider returns. */
 int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
 /* The same for memory that is in or near a GPU (its PCI address, "0000:53:00.0") or a NUMA node ("numa:1"): operations
  * from and to it use the rails near it. NULL: as weft_region_register(). Near is a wish: on a host without such a GPU or node,
@@ -399,7 +401,7 @@ struct weft_op {
  * earlier incarnation, or a card's memory that was freed. -EBUSY: the region is being closed or revoked. -EMSGSIZE: a counted
  * write is larger than the rails take at once, or than 64 MiB where either memory is registered in parts; or the list of pages of
  * a write with WEFT_CHECKSUM does not fit a message. -EOPNOTSUPP: counted writes, or empty ones, over rails that cannot (shm); a
- * card's memory with WEFT_CHECKSUM, or of a peer of another host.
+ * card's memory with WEFT_CHECKSUM, or of a peer of another host that has no memory to pin for it.
  *
  * Ends have one of: 0; -ETIMEDOUT, -ECANCELED, -EHOSTDOWN; -EIO: the provider's error; -EREMOTEIO: the peer's memory refused the
  * access; -ENETDOWN: no rail is left; -EBADMSG: the checksum; -EMSGSIZE: larger than the peer takes; -ESTALE, -EBUSY where said. */

@@ -4,6 +4,7 @@
  * a card's memory here: a stray access crashes the test.
  */
 #include "fake-cuda/fake.h"
+#include "fake-cuda/peer.h"
 #include "support/peer.h"
 
 #include <sched.h>
@@ -13,51 +14,8 @@
 #define BYTES (4u << 20)
 #define KINDS 2 /* FAKE_PLAIN and FAKE_VIRTUAL can be shared */
 
-enum { HOLD, SLOW, LOSE, LEFT, WRONG, WAITING };
-
 static const enum fake_kind kinds[KINDS] = { FAKE_PLAIN, FAKE_VIRTUAL };
 static struct pair pair;
-
-/* ---- also for the peer process ---- */
-
-void *card_memory(uint64_t bytes, uint64_t kind)
-{
-	return fake_cuda_alloc(0, bytes, (enum fake_kind)kind);
-}
-
-void card_free(void *memory)
-{
-	fake_cuda_free(memory);
-}
-
-void card_copy(void *to, const void *from, uint64_t bytes)
-{
-	fake_cuda_write(to, from, bytes);
-}
-
-uint64_t card_control(uint64_t what, uint64_t value)
-{
-	struct fake_counts counts = fake_cuda_counts();
-
-	switch (what) {
-	case HOLD:
-		fake_cuda_hold(value);
-		return 0;
-	case SLOW:
-		fake_cuda_slow((uint32_t)value);
-		return 0;
-	case LOSE:
-		fake_cuda_lose(value);
-		return 0;
-	case LEFT:
-		return (uint64_t)(counts.contexts + counts.streams + counts.events + counts.modules + counts.pinned +
-				  counts.opened + counts.handles);
-	case WRONG:
-		return counts.contextless + counts.illegal + counts.pageable;
-	default:
-		return counts.waiting;
-	}
-}
 
 /* ---- the fixture ---- */
 
@@ -359,7 +317,7 @@ static void what_cannot_be_is_refused(void **state)
 	card_here_free(&here);
 }
 
-/* An engine without the local rail offers no card's memory to peers; as our end of operations it passes through chunks. */
+/* Our end of operations passes through chunks. What peers do with a card's memory is in test_landing.c. */
 static void over_nics(void **state)
 {
 	const struct transport *before = transport;
@@ -367,14 +325,11 @@ static void over_nics(void **state)
 	struct weft_write_pages pages = {
 		.size = sizeof(pages), .page_bytes = 1000, .count = 500, .from_stride = 1100
 	};
-	struct weft_op op = { .size = sizeof(op), .notify = WEFT_NOTIFY_COUNTED };
-	weft_region region;
+	struct weft_op op = { .size = sizeof(op) };
 
 	assert_true(transport_choose("tcp4"));
 	pair_open(&pair, NULL, NULL, BYTES);
 	transport = before;
-	assert_status(weft_region_register(pair.here.engine, here.memory, BYTES, WEFT_REMOTE_WRITE, &region),
-		      -EOPNOTSUPP);
 	assert_status(weft_region_register(pair.here.engine, here.memory, BYTES, 0, &here.region), 0);
 	fill_card(here.memory, BYTES, 1);
 	assert_status(write_to(here.region, 11, pair.remote, 22, BYTES - 22), 0);
@@ -384,7 +339,6 @@ static void over_nics(void **state)
 	check_card(here.memory, BYTES - 33, 2, 33);
 	pages.from = here.region;
 	pages.to = pair.remote;
-	op.notify = WEFT_NOTIFY_NOTHING;
 	op.queue = pair.here.queue;
 	op.tag = ++tags;
 	assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);

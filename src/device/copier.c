@@ -245,6 +245,26 @@ void *wf_card_chunks(const struct wf_card *card, uint64_t *ret_bytes)
 	return card->chunks;
 }
 
+void *wf_card_pin(struct wf_card *card, uint64_t bytes)
+{
+	void *memory = NULL;
+
+	if (wf_card_enter(card))
+		return NULL;
+	if (card->devices->cuda.host_alloc(&memory, bytes, CU_HOST_PORTABLE))
+		memory = NULL;
+	wf_card_leave(card);
+	return memory;
+}
+
+void wf_card_unpin(struct wf_card *card, void *memory)
+{
+	if (!memory || atomic_load(&card->abandoned) || wf_card_enter(card))
+		return;
+	card->devices->cuda.host_free(memory);
+	wf_card_leave(card);
+}
+
 void *wf_card_chunk_take(struct wf_card *card)
 {
 	uint32_t taken = atomic_load_explicit(&card->chunks_taken, memory_order_relaxed), at;

@@ -143,4 +143,7 @@ bool wf_card_has_chunks(const struct wf_card *card);                   /* false:
 void *wf_card_chunks(const struct wf_card *card, uint64_t *ret_bytes); /* all of them, for a NIC to register; or NULL */
 void *wf_card_chunk_take(struct wf_card *card);
 void wf_card_chunk_give(struct wf_card *card, void *chunk);
+/* Pinned memory beside the chunks, which every card reaches. NULL: there is none. Takes long. */
+void *wf_card_pin(struct wf_card *card, uint64_t bytes);
+void wf_card_unpin(struct wf_card *card, void *memory); /* stays where copies of the card do not end */
 #endif

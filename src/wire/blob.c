@@ -225,8 +225,8 @@ static int unpack_region(const void *blob, size_t bytes, struct wf_wire_region *
 	ret_region->count = (uint32_t)wf_get_uint(&cursor, 1);
 	if (tiled)
 		width = (size_t)wf_get_uint(&cursor, 1);
-	if (!ret_region->count || ret_region->count > WF_MAX_RAILS || !ret_region->incarnation ||
-	    (tiled && width != sizeof(uint32_t) && width != sizeof(uint64_t)))
+	if ((!ret_region->count && !(ret_region->access & WF_WIRE_LANDS)) || ret_region->count > WF_MAX_RAILS ||
+	    !ret_region->incarnation || (tiled && width != sizeof(uint32_t) && width != sizeof(uint64_t)))
 		return -EPROTO;
 	for (uint32_t i = 0; i < ret_region->count; i++) {
 		uint64_t rail = wf_get_uint(&cursor, 1);

@@ -45,8 +45,10 @@ static inline uint64_t wf_tiles_of(uint64_t bytes, uint64_t step, uint64_t reach
 	return (bytes - reach - 1) / step + 1;
 }
 
-/* In a region's access, beside WEFT_REMOTE_*: it is a card's memory. */
+/* In a region's access, beside WEFT_REMOTE_*: it is a card's memory; and its owner copies what peers write to a room of its (land.h), so
+ * that no rail needs a key. */
 #define WF_WIRE_CARDS (1u << 8)
+#define WF_WIRE_LANDS (1u << 9)
 
 struct wf_wire_region {
 	uint64_t incarnation;

@@ -44,6 +44,7 @@ enum wf_message_type {
 	WF_MESSAGE_REVOKE,   /* subject: the region's handle; tag: what about it, enum wf_revoke */
 	WF_MESSAGE_MANIFEST, /* NOTIFY of a checked transfer, or with a word; subject: the sender's number for it */
 	WF_MESSAGE_VERDICT,  /* the answer: subject: that number; status */
+	WF_MESSAGE_LAND,     /* struct wf_land (land.h); subject: the asker's number for it, in the answer too */
 	WF_MESSAGE_LAST,
 };
 

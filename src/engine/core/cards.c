@@ -1,8 +1,9 @@
-/* Probing and checking; cards.h says for whom. Peers reach a card's memory over the local rail alone; our own operations take ours over
- * NICs too, through chunks (docs/decisions/18-device-memory.md). */
+/* Probing and checking; cards.h says for whom. Peers of this host reach a card's memory over the local rail, others through rooms; our own
+ * operations take ours over NICs through chunks (docs/decisions/18-device-memory.md). */
 #include "engine/core/cards.h"
 #include "device/device.h"
 #include "engine/core/engine.h"
+#include "engine/core/rooms.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/peer.h"
 
@@ -14,7 +15,7 @@ static int refuse(struct weft_engine *engine, const char *why)
 	return -EOPNOTSUPP;
 }
 
-int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, uint32_t access, uint64_t *groups,
+int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, uint64_t *groups,
 		   struct wf_device_memory **ret_device)
 {
 	struct wf_device_memory *device;
@@ -29,16 +30,21 @@ int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes,
 		*ret_device = NULL;
 		return error;
 	}
-	if (access && !wf_engine_has_local(engine)) {
-		wf_device_memory_free(device);
-		return refuse(engine, "cannot be offered to peers: they reach it over the local rail alone, and this "
-				      "engine has none (WEFT_WITH_LOCAL, or provider \"local\")");
-	}
 	group = *groups ? -ENOENT : wf_layout_group_near(&engine->layout, wf_card_pci(device->card));
 	if (group >= 0)
 		*groups = UINT64_C(1) << group;
 	*ret_device = device;
 	return 0;
+}
+
+int wf_cards_offer(struct wf_region *region)
+{
+	region->lands = !wf_rooms_open(region->engine, region->device->card);
+	if (region->lands || wf_engine_has_local(region->engine))
+		return 0;
+	return refuse(region->engine,
+		      "cannot be offered to peers: there is no pinned memory for what comes by NICs, and "
+		      "this engine has no local rail (WEFT_WITH_LOCAL, or provider \"local\")");
 }
 
 /* Whether any of its rails is a local one of this host. */
@@ -65,7 +71,7 @@ static bool is_staged(const struct weft_engine *engine, const struct wf_region *
 int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice)
 {
 	const struct wf_device_memory *near = slice->region->device;
-	bool both = near && slice->remote->cards;
+	bool both = near && slice->remote->cards, here;
 
 	if (transfer->checked)
 		return refuse(transfer->engine, "is not read by the CPU: no WEFT_CHECKSUM");
@@ -74,11 +80,13 @@ int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice)
 		       "refused: the card's memory that was registered has been freed since");
 		return -ESTALE;
 	}
-	if (!slice->remote->cards && !is_staged(transfer->engine, slice->region) && !is_here(transfer->peer))
+	here = wf_engine_has_local(transfer->engine) && is_here(transfer->peer);
+	if (near && !here && !is_staged(transfer->engine, slice->region))
 		return refuse(transfer->engine, "takes the local rail alone here, and the peer is not of this host");
-	if (slice->remote->cards && (!wf_engine_has_local(transfer->engine) || !is_here(transfer->peer)))
-		return refuse(transfer->engine,
-			      "is reached over the local rail alone, and its owner is not: write to memory of its CPU");
+	if (slice->remote->cards && !here && !slice->remote->lands)
+		return refuse(transfer->engine, "is reached over the local rail alone, and its owner is not of this "
+						"host: write to memory of its CPU");
+	transfer->lands |= slice->remote->cards && !here;
 	transfer->cards_both = both && (!transfer->cards || transfer->cards_both);
 	transfer->cards = transfer->tiled = true;
 	return 0;

@@ -12,9 +12,11 @@ struct wf_slice;
 struct wf_transfer;
 
 /* Finds out whether the range is a card's, and then *groups near that card, unless there are some. *ret_device is NULL for the CPU's
- * memory. -EOPNOTSUPP: access is for peers, and none could reach it; else as wf_device_probe(). */
-int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, uint32_t access, uint64_t *groups,
+ * memory. Else as wf_device_probe(). */
+int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, uint64_t *groups,
 		   struct wf_device_memory **ret_device);
+/* A card's memory is offered to peers: readies rooms for those that reach it by NICs. -EOPNOTSUPP: none could reach it. */
+int wf_cards_offer(struct wf_region *region);
 /* For a slice with a card's memory at either end. -EOPNOTSUPP: not to that peer, or not with a checksum; -ESTALE: our end was
  * freed. */
 int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice);

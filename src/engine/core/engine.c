@@ -8,6 +8,7 @@
 #include "engine/peer/directory.h"
 #include "engine/peer/peer.h"
 #include "engine/core/region.h"
+#include "engine/core/rooms.h"
 #include "engine/ops/transfer.h"
 #include "engine/ops/wait.h"
 #include "wire/blob.h"
@@ -331,6 +332,7 @@ static void free_engine(struct weft_engine *engine)
 	tdestroy(engine->directory, leave_alone);
 	for (uint32_t g = 0; engine->group && g < engine->groups; g++)
 		wf_group_free(&engine->group[g]);
+	wf_rooms_close(engine);
 	wf_counters_close(engine);
 	wf_transfers_close(engine);
 	wf_pool_destroy(&engine->inbounds);

@@ -37,6 +37,7 @@ struct weft_engine {
 	char provider[32];
 
 	struct wf_allocations allocations; /* memory that weft_memory_alloc() made */
+	_Atomic(struct wf_rooms *) rooms;  /* for landing (rooms.h); NULL: none */
 	struct wf_devices *devices;        /* cards whose memory is registered or met */
 	struct wf_nics nics;
 	struct wf_layout layout;

@@ -9,6 +9,7 @@
 #include "engine/core/control.h"
 #include "engine/move/part.h"
 #include "engine/move/reset.h"
+#include "engine/ops/legs.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/doubt.h"
 #include "engine/peer/peer.h"
@@ -182,6 +183,10 @@ static void run_peers_note(struct wf_group *group, enum wf_note_kind kind, void 
 		break;
 	case WF_NOTE_PEER_GONE:
 		wf_expect_peer_gone(object, -(int)value);
+		wf_handle_put(&group->engine->peers, ((struct wf_peer *)object)->handle);
+		break;
+	case WF_NOTE_LEGS:
+		wf_legs_run(object);
 		wf_handle_put(&group->engine->peers, ((struct wf_peer *)object)->handle);
 		break;
 	case WF_NOTE_CREDIT:

@@ -40,6 +40,7 @@ enum wf_note_kind {
 	WF_NOTE_CREDIT,    /* peer → its home: messages were read */
 	WF_NOTE_COUNTED,   /* struct wf_counts → group 0 */
 	WF_NOTE_SEAT_BACK, /* seat → its group: its rail was closed or opened beside the worker */
+	WF_NOTE_LEGS,      /* peer → its home, with a reference: legs of its operations have something to do */
 	WF_NOTE_PEER_GONE, /* peer → group 0: nothing is expected of it any more; value: why, as a positive errno */
 };
 

@@ -1,6 +1,6 @@
 /*
  * Regions: registration with every rail (on the caller's thread and helpers, or on the rail's worker where the provider asks
- * for that), descriptors out, descriptors in. Called on application threads.
+ * for that), and descriptors out. Called on application threads.
  */
 #include "engine/core/region.h"
 #include "base/random.h"
@@ -9,6 +9,7 @@
 #include "engine/core/engine.h"
 #include "engine/core/withdraw.h"
 #include "engine/peer/peer.h"
+#include "engine/ops/landing.h"
 #include "engine/ops/transfer.h"
 #include "worker/crew.h"
 
@@ -18,12 +19,17 @@
 
 /* ---- steps: done to a region on every rail ---- */
 
+static int unregister_rail(struct wf_region *region, struct wf_seat *seat);
+static int revoke_rail(struct wf_region *region, struct wf_seat *seat);
+
 /* On the worker: the rails that must be handled there. */
 static int step_on(struct wf_group *group, void *context)
 {
 	struct wf_region *region = context;
 	int error = 0;
 
+	if (region->device && (region->step == unregister_rail || region->step == revoke_rail))
+		wf_landing_leave(group, region->handle);
 	for (uint32_t i = 0; i < group->seats && !error; i++)
 		if (!wf_rail_registers_beside(group->seat[i].rail))
 			error = region->step(region, &group->seat[i]);
@@ -268,7 +274,8 @@ static int describe(struct wf_region *region)
 				       .region = region->handle,
 				       .proof = region->proof,
 				       .bytes = region->bytes,
-				       .access = region->access | (region->device ? WF_WIRE_CARDS : 0) };
+				       .access = region->access | (region->device ? WF_WIRE_CARDS : 0) |
+						 (region->lands ? WF_WIRE_LANDS : 0) };
 	uint64_t *keys = NULL;
 	size_t tiles = 0;
 	int error;
@@ -307,7 +314,7 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	if (!base || !bytes || (access & ~(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ)) ||
 	    (uintptr_t)base > UINTPTR_MAX - bytes)
 		return -EINVAL;
-	error = wf_cards_probe(engine, base, bytes, access, &groups, &device);
+	error = wf_cards_probe(engine, base, bytes, &groups, &device);
 	if (error)
 		return error;
 	region = make_region(engine);
@@ -320,7 +327,9 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	region->access = access;
 	region->groups = groups ? groups : everywhere;
 	region->device = device;
-	error = wf_random(&region->proof);
+	error = device && access ? wf_cards_offer(region) : 0;
+	if (!error)
+		error = wf_random(&region->proof);
 	if (error) {
 		wf_region_release(region);
 		return error;
@@ -386,6 +395,38 @@ int wf_region_close(struct weft_engine *engine, weft_region handle)
 	if (error != -ETIMEDOUT)
 		wf_handle_put(&engine->regions, handle);
 	return error;
+}
+
+static int rekey_rails(struct wf_group *group, void *context)
+{
+	struct wf_rekeying *rekeying = context;
+	struct wf_region *region = rekeying->region;
+	int error = 0, none = 0;
+
+	for (uint32_t i = 0; i < group->seats && !error; i++) {
+		unregister_rail(region, &group->seat[i]);
+		error = register_rail(region, &group->seat[i]);
+	}
+	if (error)
+		atomic_compare_exchange_strong(&rekeying->error, &none, error);
+	return error;
+}
+
+static void rekeyed(struct wf_group *group, void *context)
+{
+	struct wf_rekeying *rekeying = context;
+	struct wf_region *region = rekeying->region;
+	int error = atomic_load(&rekeying->error);
+
+	free(region->blob);
+	region->blob = NULL;
+	rekeying->done(rekeying, error ? error : describe(region));
+}
+
+int wf_region_rekey(struct wf_group *group, struct wf_rekeying *rekeying)
+{
+	atomic_store(&rekeying->error, 0);
+	return wf_engine_control_later(group, rekey_rails, rekeyed, rekeying);
 }
 
 struct revocation {
@@ -454,127 +495,4 @@ int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob,
 		*bytes = region->blob_bytes;
 	wf_handle_put(&engine->regions, handle);
 	return error;
-}
-
-void wf_remote_release(void *object)
-{
-	struct wf_remote *remote = object;
-
-	free(remote);
-}
-
-static int check_import(struct weft_engine *engine, weft_peer handle, const struct wf_wire_region *wire)
-{
-	struct wf_peer *peer = wf_handle_get(&engine->peers, handle);
-	int error = 0;
-
-	if (!peer)
-		return -ENOENT;
-	if (atomic_load(&peer->incarnation) != wire->incarnation)
-		error = -ESTALE;
-	wf_handle_put(&engine->peers, handle);
-	return error;
-}
-
-/* Allocates room for what the descriptor says: the keys of tiles follow those of rails. */
-static struct wf_remote *make_remote(const struct wf_wire_region *wire)
-{
-	struct wf_remote *remote;
-	uint32_t rails = 0;
-
-	for (uint32_t i = 0; i < wire->count; i++)
-		if (wire->key[i].rail >= rails)
-			rails = wire->key[i].rail + 1u;
-	remote = calloc(1, sizeof(*remote) + rails * sizeof(remote->key[0]) + wire->tiles * sizeof(uint64_t));
-	if (remote)
-		remote->count = rails;
-	return remote;
-}
-
-static void fill_remote(struct wf_remote *remote, const struct wf_wire_region *wire, const uint64_t *tile)
-{
-	remote->incarnation = wire->incarnation;
-	remote->region = wire->region;
-	remote->proof = wire->proof;
-	remote->bytes = wire->bytes;
-	remote->access = wire->access & ~WF_WIRE_CARDS;
-	remote->cards = wire->access & WF_WIRE_CARDS;
-	remote->reach = UINT64_MAX;
-	for (uint32_t i = 0; i < wire->count; i++) {
-		remote->rails |= UINT64_C(1) << wire->key[i].rail;
-		remote->key[wire->key[i].rail] = (struct wf_remote_key){ .key = wire->key[i].key,
-									 .base = wire->key[i].base,
-									 .step = wire->key[i].step,
-									 .tile = tile,
-									 .tiles = wire->key[i].tiles };
-		tile += wire->key[i].tiles;
-		if (wire->key[i].tiles && wire->key[i].reach < remote->reach)
-			remote->reach = wire->key[i].reach;
-	}
-}
-
-int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes,
-		     weft_remote *ret_remote)
-{
-	struct wf_wire_region wire;
-	struct wf_remote *remote;
-	uint64_t *tiles;
-	int error = wf_blob_unpack_region(blob, bytes, &wire);
-
-	if (!error)
-		error = check_import(engine, peer, &wire);
-	if (error)
-		return error;
-	remote = make_remote(&wire);
-	if (!remote)
-		return -ENOMEM;
-	remote->engine = engine;
-	remote->peer = peer;
-	tiles = (uint64_t *)(remote->key + remote->count);
-	error = wire.tiles ? wf_blob_unpack_tiles(blob, bytes, &wire, tiles) : 0;
-	fill_remote(remote, &wire, tiles);
-	if (!error)
-		error = wf_handle_add(&engine->remotes, remote, &remote->handle);
-	if (error) {
-		free(remote);
-		return error;
-	}
-	*ret_remote = remote->handle;
-	return 0;
-}
-
-int wf_remote_close(struct weft_engine *engine, weft_remote handle)
-{
-	int error = wf_handle_retire_idle(&engine->remotes, handle);
-
-	if (!error)
-		wf_handle_put(&engine->remotes, handle);
-	return error;
-}
-
-struct revoked {
-	weft_peer peer;
-	uint64_t region;
-	bool used;
-};
-
-static void revoke_match(void *object, void *context)
-{
-	struct wf_remote *remote = object;
-	struct revoked *revoked = context;
-
-	if (remote->peer != revoked->peer || remote->region != revoked->region)
-		return;
-	/* Sequentially consistent with wf_request_ends(): either that sees the mark or we see its reference. The owner holds
-	 * one. */
-	atomic_store(&remote->revoked, 1);
-	revoked->used |= wf_handle_references(&remote->engine->remotes, remote->handle) > 1;
-}
-
-bool wf_remote_revoked(struct weft_engine *engine, weft_peer peer, uint64_t region)
-{
-	struct revoked revoked = { peer, region, false };
-
-	wf_handles_each(&engine->remotes, revoke_match, &revoked);
-	return revoked.used;
 }

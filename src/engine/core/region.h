@@ -24,6 +24,7 @@ struct wf_region {
 	int (*step)(struct wf_region *region, struct wf_seat *seat); /* what is being done to it, rail by rail */
 	_Atomic int step_error;
 	struct wf_device_memory *device; /* NULL: the CPU's memory */
+	bool lands;                      /* peers reach that by NICs too, through rooms (rooms.h) */
 	uint64_t groups;                 /* bit g: its rails are near; all for host memory */
 	uint64_t reach; /* the longest piece that lies in one tile on every rail; UINT64_MAX: no rail has tiles */
 	_Atomic int revoked;
@@ -47,7 +48,8 @@ struct wf_remote {
 	uint64_t proof;
 	uint64_t bytes;
 	uint32_t access;
-	bool cards; /* it is a card's memory, says the descriptor */
+	bool cards; /* it is a card's memory, says the descriptor … */
+	bool lands; /* … which its owner's card copies to and from a room, for those who reach it by NICs */
 	_Atomic int revoked;
 	uint64_t rails; /* bit i: the peer's rail i has a key */
 	uint64_t reach; /* as in struct wf_region */
@@ -64,6 +66,14 @@ int wf_memory_free(struct weft_engine *engine, void *memory);
 int wf_region_close(struct weft_engine *engine, weft_region handle);
 int wf_region_revoke(struct weft_engine *engine, weft_region handle);
 int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob, size_t *bytes);
+/* New keys for it: the old ones are dead then. On a worker, which does not wait: done is called in any case, on the last of them, unless
+ * this returns -ENOMEM. Nobody else may use the region meanwhile. */
+struct wf_rekeying {
+	struct wf_region *region;
+	void (*done)(struct wf_rekeying *rekeying, int error);
+	_Atomic int error;
+};
+int wf_region_rekey(struct wf_group *group, struct wf_rekeying *rekeying);
 void wf_region_leave(struct wf_group *group); /* the group's rails are closing */
 void wf_region_release(void *region);         /* handle table: the last reference is gone */
 

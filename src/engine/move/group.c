@@ -17,6 +17,7 @@
 #include "engine/peer/newcomer.h"
 #include "engine/peer/pairing.h"
 #include "engine/peer/peer.h"
+#include "engine/ops/landing.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/talk.h"
 #include "engine/ops/verify.h"
@@ -123,6 +124,8 @@ WF_HOT static int on_turn(void *context, uint64_t now_ns)
 		happened += give_turns(group);
 	if (!wf_list_empty(&group->verifying))
 		happened += wf_verify_turn(group);
+	if (!wf_list_empty(&group->landings))
+		happened += wf_landing_turn(group);
 	if (group->reset_due)
 		reset_seats(group);
 	if (group->counts)
@@ -141,7 +144,8 @@ static bool on_in_flight(void *context)
 	struct wf_group *group = context;
 
 	return group->on_nic > group->stuck || !wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) ||
-	       !wf_list_empty(&group->verifying) || !wf_list_empty(&group->acking) || has_unheard(group);
+	       !wf_list_empty(&group->verifying) || !wf_list_empty(&group->landings) ||
+	       !wf_list_empty(&group->acking) || has_unheard(group);
 }
 
 static bool on_can_sleep(void *context)
@@ -150,7 +154,8 @@ static bool on_can_sleep(void *context)
 
 	/* Pieces or frames that a rail refused are tried again, not waited for. */
 	if (!wf_list_empty(&group->runnable) || !wf_list_empty(&group->pumping) || !wf_list_empty(&group->verifying) ||
-	    !wf_list_empty(&group->acking) || has_unheard(group) || group->reset_due)
+	    !wf_list_empty(&group->landings) || !wf_list_empty(&group->acking) || has_unheard(group) ||
+	    group->reset_due)
 		return false;
 	for (uint32_t i = 0; i < group->seats; i++) {
 		struct wf_seat *seat = &group->seat[i];
@@ -304,6 +309,7 @@ int wf_group_init(struct wf_group *group, struct weft_engine *engine, uint32_t i
 	wf_list_init(&group->ending);
 	wf_list_init(&group->stopping);
 	wf_list_init(&group->verifying);
+	wf_list_init(&group->landings);
 	if (wf_words_open(group, 2 * engine->settings.max_transfers + wf_answers_share(engine)))
 		return -ENOMEM;
 	return index && wf_counts_open(group) ? -ENOMEM : wf_newcomers_open(group);
@@ -324,5 +330,7 @@ void wf_group_free(struct wf_group *group)
 	free(group->rx_buffers);
 	wf_counts_close(group);
 	wf_verify_free(group);
+	if (group->landings.next)
+		wf_landing_free(group);
 	wf_words_close(group);
 }

@@ -62,6 +62,7 @@ struct wf_group {
 	uint32_t verifications_kept;
 	uint64_t forged;          /* notifications that named memory which their sender may not write */
 	struct wf_link verifying; /* checks of what peers homed here wrote: one per peer (verify.c) */
+	struct wf_link landings;  /* copies between rooms and cards, for peers homed here (landing.h) */
 	struct wf_link stopping;  /* parts told to stop with pieces still on a NIC */
 	struct wf_timer housekeeping;
 	uint32_t routes;                /* grows when the kernel's routes change (pairing.c) */

@@ -193,6 +193,8 @@ static int make_child(struct family *family, struct wf_slice *slices, uint32_t c
 		error = wf_request_incarnation(child, &child->slice[i]);
 		if (!error)
 			error = wf_request_cards(child, &child->slice[i]);
+		if (child->lands)
+			wf_request_reach(child);
 		total = child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
 		if (!error && child->notify == WEFT_NOTIFY_COUNTED)
 			error = wf_request_counted(child, child->slice[i].bytes);

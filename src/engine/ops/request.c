@@ -8,9 +8,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define UNIT_MIN  (64u << 10)
-#define CARD_UNIT (UINT64_C(32) << 20) /* between cards: one call for as much as takes some ten microseconds */
-#define SHARES    4 /* pieces each rail should get of a range, so that the faster ones can take more */
+#define UNIT_MIN (64u << 10)
+/* Up to these sizes pages share operations where the provider allows: over one rail they may be larger, for there are no others
+ * to share the pieces with. */
+#define SMALL_PAGE     (16u << 10)
+#define SMALL_PAGE_ONE (64u << 10)
+#define CARD_UNIT      (UINT64_C(32) << 20) /* between cards: one call for as much as takes some ten microseconds */
+#define SHARES         4 /* pieces each rail should get of a range, so that the faster ones can take more */
 
 _Static_assert(WF_UNIT_MAX <= WF_MANIFEST_UNIT, "a page's cut is a unit that a receiver checks");
 _Static_assert(WF_UNIT_MAX <= WF_REACH_LEAST, "a page's cut lies in one tile");
@@ -114,6 +118,8 @@ void wf_request_reach(struct wf_transfer *transfer)
 		    reach > WF_DEVICE_CHUNK)
 			reach = WF_DEVICE_CHUNK;
 	}
+	if (transfer->lands && reach > WF_DEVICE_CHUNK)
+		reach = WF_DEVICE_CHUNK;
 	transfer->reach = reach;
 	transfer->tiled = transfer->cards || reach != UINT64_MAX;
 }
@@ -143,7 +149,9 @@ uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
 	const struct weft_engine *engine = transfer->engine;
 	uint64_t unit = bytes / (wf_engine_nics(engine) * SHARES), most = wf_request_most(transfer);
 
-	if (engine->settings.piece_bytes)
+	if (transfer->lands)
+		unit = WF_DEVICE_CHUNK; /* a leg's (legs.h) */
+	else if (engine->settings.piece_bytes)
 		unit = engine->settings.piece_bytes;
 	else if (transfer->cards_both)
 		unit = CARD_UNIT;
@@ -152,6 +160,42 @@ uint64_t wf_request_unit(const struct wf_transfer *transfer, uint64_t bytes)
 	if (transfer->checked && most > WF_MANIFEST_UNIT)
 		most = WF_MANIFEST_UNIT;
 	return unit < most ? unit : most;
+}
+
+int wf_request_pages(struct wf_transfer *transfer, uint64_t count)
+{
+	struct weft_engine *engine = transfer->engine;
+	bool counted = transfer->notify == WEFT_NOTIFY_COUNTED, dense;
+	uint64_t most = wf_request_most(transfer);
+
+	transfer->unit_bytes = count ? wf_request_unit(transfer, count * transfer->page_bytes) : 1;
+	transfer->cuts = (transfer->page_bytes + WF_UNIT_MAX - 1) / WF_UNIT_MAX;
+	if (counted) {
+		transfer->cuts = 1;
+		if (transfer->page_bytes > most)
+			return wf_request_counted(transfer, transfer->page_bytes);
+	} else if (transfer->page_bytes > most || transfer->cuts > 1) {
+		transfer->unit_bytes = most < WF_UNIT_MAX ? most : WF_UNIT_MAX;
+		transfer->cuts = (transfer->page_bytes + transfer->unit_bytes - 1) / transfer->unit_bytes;
+	}
+	transfer->cuts = transfer->cuts ? transfer->cuts : 1;
+	dense = transfer->local_stride == transfer->page_bytes && transfer->remote_stride == transfer->page_bytes;
+	if (transfer->cuts == 1 && count && !counted && dense)
+		transfer->most_adjacent = transfer->unit_bytes / transfer->page_bytes;
+	/* What shares an operation shares its keys. */
+	if (transfer->cuts == 1 && transfer->kind == WF_WRITE && !counted && !transfer->tiled && !transfer->cards &&
+	    transfer->page_bytes <= (wf_engine_nics(engine) == 1 ? SMALL_PAGE_ONE : SMALL_PAGE))
+		transfer->ranges = engine->rma_ranges;
+	transfer->plain = transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 &&
+			  !transfer->tiled && transfer->kind == WF_WRITE;
+	transfer->listed = wf_engine_has_local(engine) && count && transfer->cuts == 1 && !counted &&
+			   (!transfer->tiled || transfer->cards) &&
+			   (transfer->page_bytes <= WF_LISTED_BYTES / 2 || transfer->cards_both);
+	transfer->listed_bytes = transfer->cards_both ? WF_LISTED_CARD : WF_LISTED_BYTES;
+	transfer->list = (struct wf_page_list){ transfer->local_index, transfer->remote_index, transfer->local_stride,
+						transfer->remote_stride, transfer->page_bytes };
+	transfer->units = count * transfer->cuts;
+	return 0;
 }
 
 void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op)

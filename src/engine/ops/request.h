@@ -47,6 +47,8 @@ static inline uint64_t wf_request_units(const struct wf_transfer *transfer, uint
 		return transfer->notify == WEFT_NOTIFY_COUNTED;
 	return (bytes - 1) / transfer->unit_bytes + 1;
 }
+/* Sets how large the pieces of so many pages are, and which pages may share one; pages, strides and reach are set. */
+int wf_request_pages(struct wf_transfer *transfer, uint64_t count);
 void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op);
 void wf_request_groups(struct wf_transfer *transfer); /* chooses those that carry it; slices and units are set */
 /* The last step of what moves data: its manifest, if it is checked or names a word. Passes an earlier error on. */

@@ -11,11 +11,6 @@
 
 #include <errno.h>
 
-/* Up to these sizes pages share operations where the provider allows: over one rail they may be larger, for there are no others
- * to share the pieces with. */
-#define SMALL_PAGE     (16u << 10)
-#define SMALL_PAGE_ONE (64u << 10)
-
 /* ---- contiguous ---- */
 
 struct range {
@@ -171,42 +166,6 @@ static int copy_indices(struct wf_transfer *transfer, const struct pages *pages,
 	return 0;
 }
 
-/* How large its pieces are, and which pages may share one. */
-static int cut_pages(struct weft_engine *engine, struct wf_transfer *transfer, const struct pages *pages)
-{
-	bool counted = transfer->notify == WEFT_NOTIFY_COUNTED, dense;
-	uint64_t most = wf_request_most(transfer);
-
-	transfer->unit_bytes = pages->count ? wf_request_unit(transfer, pages->count * pages->page_bytes) : 1;
-	transfer->cuts = (pages->page_bytes + WF_UNIT_MAX - 1) / WF_UNIT_MAX;
-	if (counted) {
-		transfer->cuts = 1;
-		if (pages->page_bytes > most)
-			return wf_request_counted(transfer, pages->page_bytes);
-	} else if (pages->page_bytes > most || transfer->cuts > 1) {
-		transfer->unit_bytes = most < WF_UNIT_MAX ? most : WF_UNIT_MAX;
-		transfer->cuts = (pages->page_bytes + transfer->unit_bytes - 1) / transfer->unit_bytes;
-	}
-	transfer->cuts = transfer->cuts ? transfer->cuts : 1;
-	dense = pages->local_stride == pages->page_bytes && pages->remote_stride == pages->page_bytes;
-	if (transfer->cuts == 1 && pages->count && !counted && dense)
-		transfer->most_adjacent = transfer->unit_bytes / pages->page_bytes;
-	/* What shares an operation shares its keys. */
-	if (transfer->cuts == 1 && pages->kind == WF_WRITE && !counted && !transfer->tiled && !transfer->cards &&
-	    pages->page_bytes <= (wf_engine_nics(engine) == 1 ? SMALL_PAGE_ONE : SMALL_PAGE))
-		transfer->ranges = engine->rma_ranges;
-	transfer->plain = transfer->cuts == 1 && transfer->ranges == 1 && transfer->most_adjacent == 1 &&
-			  !transfer->tiled && pages->kind == WF_WRITE;
-	transfer->listed = wf_engine_has_local(engine) && pages->count && transfer->cuts == 1 && !counted &&
-			   (!transfer->tiled || transfer->cards) &&
-			   (pages->page_bytes <= WF_LISTED_BYTES / 2 || transfer->cards_both);
-	transfer->listed_bytes = transfer->cards_both ? WF_LISTED_CARD : WF_LISTED_BYTES;
-	transfer->list = (struct wf_page_list){ transfer->local_index, transfer->remote_index, pages->local_stride,
-						pages->remote_stride, pages->page_bytes };
-	transfer->units = pages->count * transfer->cuts;
-	return 0;
-}
-
 static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, const struct pages *pages)
 {
 	struct wf_slice *slice = &transfer->one;
@@ -241,7 +200,7 @@ static int set_pages(struct weft_engine *engine, struct wf_transfer *transfer, c
 	slice->local = pages->local;
 	slice->remote_offset = pages->remote_offset;
 	wf_request_reach(transfer);
-	error = cut_pages(engine, transfer, pages);
+	error = wf_request_pages(transfer, pages->count);
 	if (!error)
 		wf_request_groups(transfer);
 	return error;

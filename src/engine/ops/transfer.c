@@ -13,6 +13,7 @@
 #include "engine/core/engine.h"
 #include "engine/move/stripe.h"
 #include "engine/ops/family.h"
+#include "engine/ops/legs.h"
 #include "engine/ops/request.h"
 #include "engine/ops/wait.h"
 #include "engine/peer/peer.h"
@@ -103,7 +104,8 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->peer_handle = 0;
 	transfer->peer_user = NULL;
 	transfer->paged = transfer->plain = transfer->listed = false;
-	transfer->cards = transfer->cards_both = false;
+	transfer->cards = transfer->cards_both = transfer->lands = false;
+	transfer->leg = NULL;
 	transfer->most_adjacent = transfer->ranges = 1;
 	transfer->slices = 0;
 	transfer->units = 0;
@@ -314,6 +316,8 @@ WF_HOT static void finish(struct wf_transfer *transfer, int status)
 		wf_count_after(&transfer->peer->ended, 1); /* it was accepted before */
 	if (withdrawn || atomic_load_explicit(&transfer->holds, memory_order_relaxed) == 1)
 		wf_answer_uncount(transfer); /* the channel does not hold it: its slot is free from here on */
+	if (transfer->leg)
+		wf_legs_moved(transfer, status);
 	put_references(transfer);
 	if (reply)
 		transfer->queue = NULL;
@@ -390,6 +394,10 @@ static void start_parts(struct wf_transfer *transfer)
 		return;
 	}
 	transfer->moving = true;
+	if (transfer->lands) {
+		wf_legs_begin(transfer);
+		return;
+	}
 	atomic_store(&transfer->parts_left, (uint32_t)__builtin_popcountll(groups));
 	for (uint32_t g = 0; g < engine->groups; g++)
 		if (!(groups & UINT64_C(1) << g))
@@ -499,7 +507,9 @@ void wf_transfer_stopped(struct wf_transfer *transfer)
 		wf_transfer_end(transfer, wf_transfer_stop_status(transfer));
 		return;
 	}
-	if (!transfer->parts_told)
+	if (transfer->lands)
+		wf_legs_stopped(transfer);
+	else if (!transfer->parts_told)
 		stop_parts(transfer);
 }
 
@@ -522,12 +532,6 @@ void wf_transfer_parts_done(struct wf_transfer *transfer)
 	if (transfer->checked)
 		wf_manifest_set_sum(transfer->manifest, atomic_load(&transfer->sum));
 	queue_message(transfer); /* all pieces have landed: tell the receiver, once */
-}
-
-void wf_transfer_judged(struct wf_transfer *transfer, int status)
-{
-	if (transfer->judged && !transfer->moving)
-		wf_transfer_end(transfer, status);
 }
 
 /* ---- what the channel says ---- */

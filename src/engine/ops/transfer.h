@@ -22,6 +22,7 @@
 struct weft_engine;
 struct wf_group;
 struct wf_lane;
+struct wf_leg;
 struct wf_peer;
 struct wf_returned;
 
@@ -86,6 +87,7 @@ struct wf_transfer {
 	bool listed;     /* a local rail may take its pages as a list: many are one piece */
 	bool cards;      /* an end is a card's memory: its runs are opened one by one (listed.c) */
 	bool cards_both; /* both are */
+	bool lands;      /* the peer's is reached through a room: it moves in legs (legs.h) */
 	bool tiled;      /* a piece is no longer than reach: some of its memory has tiles, or is a card's */
 	uint32_t slices;
 	uint64_t reach;
@@ -129,7 +131,10 @@ struct wf_transfer {
 	struct wf_note parts_done_note; /* to its home: the last part is done */
 	struct wf_note failed_note;     /* to its home: a part has failed */
 	struct wf_timer timer;
-	struct wf_link link; /* peer->operations, or group 0's expectations */
+	struct wf_leg *leg;       /* the one that it is a part of; NULL: none */
+	uint32_t legs;            /* LANDS: of its that are not over … */
+	struct wf_link legs_link; /* … and its place among those of the peer */
+	struct wf_link link;      /* peer->operations, or group 0's expectations */
 
 	void *copy; /* what the request brought: indices, slices, message; kept for the next user of this slot */
 	size_t copy_room;
@@ -193,7 +198,6 @@ void wf_transfer_failed(struct wf_transfer *transfer);  /* a part has: stop the 
 void wf_transfer_parts_done(struct wf_transfer *transfer);
 /* The operation that an answer of this peer's is about; NULL: it has ended, or is none of that kind to this peer. */
 struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, enum wf_transfer_kind kind);
-void wf_transfer_judged(struct wf_transfer *transfer, int status); /* the receiver's verdict */
 void wf_transfer_end(struct wf_transfer *transfer, int status);    /* a parent: on any thread */
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
 /* explain.c */

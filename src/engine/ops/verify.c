@@ -119,8 +119,8 @@ void wf_verdict_arrived(struct wf_inbound *inbound)
 
 	if (!transfer) /* whose notification writes a word */
 		transfer = wf_transfer_asked(inbound, WF_READ);
-	if (transfer)
-		wf_transfer_judged(transfer, status == 0 || status == -EBADMSG ? status : -EREMOTEIO);
+	if (transfer && transfer->judged && !transfer->moving)
+		wf_transfer_end(transfer, status == 0 || status == -EBADMSG ? status : -EREMOTEIO);
 	wf_inbound_free(inbound);
 }
 

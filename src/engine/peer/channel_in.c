@@ -8,6 +8,7 @@
 #include "engine/core/engine.h"
 #include "engine/core/withdraw.h"
 #include "engine/ops/family.h"
+#include "engine/ops/landing.h"
 #include "engine/ops/transfer.h"
 #include "engine/ops/verify.h"
 #include "engine/peer/peer.h"
@@ -265,6 +266,9 @@ WF_HOT static void dispatch(struct wf_peer *peer, struct wf_inbound *inbound)
 	case WF_MESSAGE_REVOKE:
 		wf_revoke_arrived(inbound);
 		break;
+	case WF_MESSAGE_LAND:
+		wf_land_arrived(inbound);
+		break;
 	}
 }
 
@@ -388,6 +392,7 @@ void wf_channel_drop_inbound(struct wf_peer *peer)
 	struct wf_link *lists[] = { &peer->in.inbound, &peer->barriers };
 
 	wf_verify_drop(peer);
+	wf_landing_drop(peer);
 	peer->early = 0;
 	for (int i = 0; i < 2; i++)
 		while (!wf_list_empty(lists[i])) {

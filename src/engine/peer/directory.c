@@ -9,6 +9,7 @@
 #include "engine/core/engine.h"
 #include "engine/peer/doubt.h"
 #include "engine/peer/label.h"
+#include "engine/ops/legs.h"
 #include "engine/peer/peer.h"
 
 #include <errno.h>
@@ -80,6 +81,7 @@ static struct wf_peer *make_peer(struct weft_engine *engine, const struct wf_wir
 	wf_list_init(&peer->ending);
 	wf_list_init(&peer->barriers);
 	wf_list_init(&peer->verdicts);
+	wf_list_init(&peer->landed);
 	wf_channel_out_init(&peer->out);
 	wf_channel_in_init(&peer->in);
 	wf_note_init(&peer->open_note, WF_NOTE_PEER, peer);
@@ -109,6 +111,7 @@ void wf_peer_release(void *object)
 
 	for (uint32_t g = 0; g < peer->engine->groups; g++)
 		wf_lane_free(peer->lane[g]);
+	wf_legs_free(peer);
 	wf_book_put(peer->book);
 	wf_knock_close(peer->knock);
 	free(peer);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "engine/core/engine.h"
+#include "engine/ops/legs.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/directory.h"
 #include "engine/peer/doubt.h"
@@ -76,6 +77,7 @@ static void end_epoch(struct wf_peer *peer, bool ours)
 	peer->their_epoch = 0;
 	wf_channel_lose(peer);
 	wf_channel_forget(peer);
+	wf_legs_lost(peer);
 }
 
 static void close_lanes(struct wf_peer *peer)

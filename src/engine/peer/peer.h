@@ -66,7 +66,12 @@ struct wf_peer {
 	struct wf_link verdicts;
 	struct wf_link *verifying; /* the one that is being checked, in the home's list; NULL: none */
 	uint32_t verifications;    /* all of them */
-	uint32_t talk_seat;        /* where frames go while it is up */
+	struct wf_legs *legs;      /* of operations on its cards' memory (legs.h); NULL: there were none */
+	struct wf_room
+	    *room; /* that it has of ours; NULL: none. And its copies there, and those of them that were answered */
+	uint32_t landings;
+	struct wf_link landed;
+	uint32_t talk_seat; /* where frames go while it is up */
 	/* Frames of messages that came in, counted when a message's first one arrives, and frames of messages that were released or
 	 * dropped. The difference is held here, over all epochs, and bounded by the window. */
 	_Atomic uint64_t taken;    /* the home writes */

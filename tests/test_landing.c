@@ -1,0 +1,400 @@
+/*
+ * Operations on a card's memory in another process, over NICs: each end's bytes pass through its own pinned memory, and have landed when
+ * the owner's card says so. On the fake driver, whose cards' memory the CPU cannot touch.
+ */
+#include "fake-cuda/fake.h"
+#include "fake-cuda/peer.h"
+#include "sim/setup.h"
+#include "support/peer.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES (9u << 19) /* more than a peer may have under way */
+
+static const struct transport simulated = { "sim", "simfab", NULL, 4 };
+static struct pair pair;
+static uint64_t tags = 1000, number;
+static weft_remote there; /* their card's */
+static char *card;        /* ours */
+static weft_region region;
+
+/* ---- the fixture ---- */
+
+static weft_remote card_there(uint64_t access)
+{
+	struct command command = { .code = COMMAND_REGION, .arg = { BYTES, access, FAKE_VIRTUAL + 1 } };
+	struct answer answer;
+	struct blob blob;
+
+	assert_status(peer_try(&pair.there, &command, NULL, &answer), 0);
+	number = answer.value[0];
+	peer_blob(&answer, &blob);
+	return import(&pair.here, pair.peer, &blob);
+}
+
+static int open_pair(void **state)
+{
+	pair_open(&pair, NULL, NULL, BYTES);
+	card = fake_cuda_alloc(0, BYTES, FAKE_PLAIN);
+	assert_status(weft_region_register(pair.here.engine, card, BYTES, 0, &region), 0);
+	there = card_there(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ);
+	return 0;
+}
+
+/* Whatever a test did, both engines close in time and leave nothing behind, and no call was wrong. */
+static int close_pair(void **state)
+{
+	fake_cuda_hold(false);
+	if (pair.there.pid) {
+		peer_tell(&pair.there, COMMAND_CARD, HOLD, 0);
+		assert_int_equal(peer_tell(&pair.there, COMMAND_CARD, WRONG, 0), 0);
+	}
+	pair_close(&pair);
+	fake_cuda_free(card);
+	assert_int_equal(card_control(LEFT, 0), 0);
+	assert_int_equal(card_control(WRONG, 0), 0);
+	return 0;
+}
+
+static void fill(char *memory, uint64_t seed)
+{
+	char *pattern = malloc(BYTES);
+
+	pattern_fill(pattern, BYTES, seed, 0);
+	if (memory == card)
+		fake_cuda_write(memory, pattern, BYTES);
+	else
+		memcpy(memory, pattern, BYTES);
+	free(pattern);
+}
+
+static void check(const char *memory, uint64_t bytes, uint64_t seed, uint64_t start)
+{
+	char *copy = malloc(bytes);
+
+	if (memory >= card && memory < card + BYTES)
+		fake_cuda_read(memory, copy, bytes);
+	else
+		memcpy(copy, memory, bytes);
+	assert_int_equal(pattern_differs(copy, bytes, seed, start), bytes);
+	free(copy);
+}
+
+static weft_transfer begin(weft_region from, uint64_t from_offset, uint64_t to_offset, uint64_t bytes,
+			   uint64_t timeout_ns)
+{
+	struct weft_write write = { sizeof(write), from, from_offset, there, to_offset, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags, .timeout_ns = timeout_ns };
+	weft_transfer transfer;
+
+	assert_status(weft_write(pair.here.engine, &write, &op, &transfer), 0);
+	return transfer;
+}
+
+static int write_to(weft_region from, uint64_t from_offset, uint64_t to_offset, uint64_t bytes)
+{
+	begin(from, from_offset, to_offset, bytes, 0);
+	return end_of(&pair.here, tags);
+}
+
+static int read_from(uint64_t from_offset, weft_region to, uint64_t to_offset, uint64_t bytes)
+{
+	struct weft_read read = { sizeof(read), there, from_offset, to, to_offset, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags };
+
+	assert_status(weft_read(pair.here.engine, &read, &op, NULL), 0);
+	return end_of(&pair.here, op.tag);
+}
+
+/* ---- what is carried ---- */
+
+static void writes_and_reads(void **state)
+{
+	const struct {
+		char *memory;
+		weft_region region;
+	} near[] = { { pair.memory, pair.region }, { card, region } };
+
+	for (int i = 0; i < 2; i++) {
+		fill(near[i].memory, 1);
+		assert_status(write_to(near[i].region, 100, 300, BYTES - 300), 0);
+		peer_check_at(&pair.there, number, 300, BYTES - 300, 1, 100);
+		peer_fill(&pair.there, number, 0, BYTES, 2);
+		assert_status(read_from(7, near[i].region, 1000, BYTES - 2000), 0);
+		check(near[i].memory + 1000, BYTES - 2000, 2, 7);
+		assert_status(write_to(near[i].region, 0, 0, 0), 0);
+		assert_status(write_to(near[i].region, 5, 6, 1), 0);
+		peer_check_at(&pair.there, number, 6, 1, 1, 5);
+	}
+}
+
+static void try_pages(char *memory, weft_region mine, uint64_t page, bool read)
+{
+	uint64_t count = BYTES / page / 2, most = 3000;
+	uint32_t *near = calloc(count, sizeof(*near)), *far = calloc(count, sizeof(*far));
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags };
+
+	for (uint64_t i = 0; i < count; i++) {
+		near[i] = (uint32_t)(i * 2 + i % 2);
+		far[i] = (uint32_t)(2 * (count - 1 - i));
+	}
+	count = count < most ? count : most;
+	fill(memory, page);
+	peer_fill(&pair.there, number, 0, BYTES, page + 1);
+	if (read) {
+		struct weft_read_pages pages = { .size = sizeof(pages),
+						 .page_bytes = page,
+						 .count = count,
+						 .from = there,
+						 .from_index = far,
+						 .to = mine,
+						 .to_index = near };
+
+		assert_status(weft_read_pages(pair.here.engine, &pages, &op, NULL), 0);
+	} else {
+		struct weft_write_pages pages = { .size = sizeof(pages),
+						  .page_bytes = page,
+						  .count = count,
+						  .from = mine,
+						  .from_index = near,
+						  .to = there,
+						  .to_index = far };
+
+		assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
+	}
+	assert_status(end_of(&pair.here, op.tag), 0);
+	for (uint64_t i = 0; i < count; i += count / 8 ? count / 8 : 1)
+		if (read)
+			check(memory + near[i] * page, page, page + 1, far[i] * page);
+		else
+			peer_check_at(&pair.there, number, far[i] * page, page, page, near[i] * page);
+	free(near);
+	free(far);
+}
+
+static void pages_of_every_size(void **state)
+{
+	static const uint64_t sizes[] = { 1000, 65536, 1 << 20 };
+
+	for (int i = 0; i < 3; i++)
+		for (int read = 0; read < 2; read++) {
+			try_pages(pair.memory, pair.region, sizes[i], read);
+			try_pages(card, region, sizes[i], read);
+		}
+}
+
+/* Without lists of pages, with strides: page 0, 1, 2, … at both ends. */
+static void pages_in_order(void **state)
+{
+	struct weft_write_pages pages = { .size = sizeof(pages),
+					  .page_bytes = 3000,
+					  .count = 500,
+					  .from = pair.region,
+					  .from_stride = 4000,
+					  .from_offset = 8,
+					  .to = there,
+					  .to_stride = 3001,
+					  .to_offset = 16 };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags };
+
+	fill(pair.memory, 4);
+	assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
+	assert_status(end_of(&pair.here, op.tag), 0);
+	for (uint64_t i = 0; i < 500; i += 71)
+		peer_check_at(&pair.there, number, 16 + i * 3001, 3000, 4, 8 + i * 4000);
+}
+
+/* Ranges to a card and to the CPU's memory together; a write that says so when all has landed; and counted ones. */
+static void operations_of_every_kind(void **state)
+{
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags };
+	struct weft_write parts[] = { { sizeof(parts[0]), region, 0, there, 5000, 700000 },
+				      { sizeof(parts[0]), pair.region, 0, there, 1000000, 200000 },
+				      { sizeof(parts[0]), region, 0, pair.remote, 7, 1000 } };
+	struct weft_write whole = { sizeof(whole), region, 0, there, 0, 4 << 20 };
+	struct weft_write_pages pages = {
+		.size = sizeof(pages), .page_bytes = 1 << 16, .count = 20, .from = pair.region, .to = there
+	};
+	struct peer_event event;
+
+	fill(pair.memory, 8);
+	fill(card, 9);
+	assert_status(weft_scatter(pair.here.engine, parts, 3, &op, NULL), 0);
+	assert_status(end_of(&pair.here, op.tag), 0);
+	peer_check_at(&pair.there, number, 5000, 700000, 9, 0);
+	peer_check_at(&pair.there, number, 1000000, 200000, 8, 0);
+	peer_check_at(&pair.there, pair.number, 7, 1000, 9, 0);
+	op.notify = WEFT_NOTIFY_FENCED;
+	op.notify_tag = 77;
+	op.tag = ++tags;
+	assert_status(weft_write(pair.here.engine, &whole, &op, NULL), 0);
+	peer_wait(&pair.there, WEFT_EVENT_NOTIFY, 77, &event);
+	peer_check_at(&pair.there, number, 0, whole.bytes, 9, 0);
+	assert_status(end_of(&pair.here, op.tag), 0);
+	peer_tell(&pair.there, COMMAND_EXPECT, 123, 22, 78);
+	op.notify = WEFT_NOTIFY_COUNTED;
+	op.immediate = 123;
+	assert_status(weft_write(pair.here.engine, &whole, &op, NULL), -EMSGSIZE);
+	for (int i = 0; i < 2; i++) {
+		op.tag = ++tags;
+		whole.bytes = i ? 0 : 300000;
+		assert_status(weft_write(pair.here.engine, &whole, &op, NULL), 0);
+		assert_status(end_of(&pair.here, op.tag), 0);
+	}
+	op.tag = ++tags;
+	assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
+	peer_wait(&pair.there, WEFT_EVENT_COUNTED, 78, &event);
+	peer_check_at(&pair.there, number, 0, 20 << 16, 8, 0);
+	assert_status(end_of(&pair.here, op.tag), 0);
+}
+
+static void several_at_once(void **state)
+{
+	fill(pair.memory, 5);
+	for (int i = 0; i < 24; i++)
+		begin(pair.region, 0, (uint64_t)i * 190000, 190000 + (uint64_t)i, WEFT_FOREVER);
+	for (int i = 23; i >= 0; i--)
+		assert_status(end_of(&pair.here, tags - (uint64_t)i), 0);
+	peer_check_at(&pair.there, number, 23 * 190000, 190023, 5, 0);
+}
+
+/* ---- what goes wrong ---- */
+
+static void what_cannot_be_is_refused(void **state)
+{
+	struct weft_op op = {
+		.size = sizeof(op), .queue = pair.here.queue, .flags = WEFT_CHECKSUM, .notify = WEFT_NOTIFY_FENCED
+	};
+	struct weft_write write = { sizeof(write), pair.region, 0, there, 0, 100 };
+
+	assert_status(weft_write(pair.here.engine, &write, &op, NULL), -EOPNOTSUPP);
+	there = card_there(WEFT_REMOTE_READ);
+	write.to = there;
+	assert_status(weft_write(pair.here.engine, &write, NULL, NULL), -EACCES);
+	assert_status(read_from(0, pair.region, 0, BYTES), 0);
+}
+
+/* Their card hangs with what has arrived: the end does not wait for it, and says that it may still land. Then all goes on. */
+static void a_deadline_holds(void **state)
+{
+	struct weft_event event;
+
+	assert_status(write_to(pair.region, 0, 0, 4096), 0);
+	peer_tell(&pair.there, COMMAND_CARD, HOLD, 1);
+	begin(pair.region, 0, 0, BYTES, 300 * MS);
+	wait_for_event(&pair.here, WEFT_EVENT_END, tags, &event);
+	assert_status(event.status, -ETIMEDOUT);
+	assert_false(event.quiescent);
+	weft_event_release(&event);
+	peer_tell(&pair.there, COMMAND_CARD, HOLD, 0);
+	fill(pair.memory, 6);
+	assert_status(write_to(pair.region, 0, 0, BYTES), 0);
+	peer_check(&pair.there, number, 0, BYTES, 6);
+	assert_status(read_from(0, region, 0, BYTES), 0);
+	check(card, BYTES, 6, 0);
+}
+
+/* Again and again, wherever the operation is: what was stopped never shows up in what comes later. */
+static void a_cancel_holds(void **state)
+{
+	for (int i = 0; i < 6; i++) {
+		weft_transfer transfer;
+
+		fill(pair.memory, 20 + (uint64_t)i);
+		transfer = begin(pair.region, 0, 0, BYTES, WEFT_FOREVER);
+		for (int spins = 0; spins < i * 2000; spins++)
+			sched_yield();
+		weft_transfer_cancel(pair.here.engine, transfer); /* or it has ended already */
+		end_of(&pair.here, tags);
+		fill(pair.memory, 40 + (uint64_t)i);
+		assert_status(write_to(pair.region, 0, 0, 1 << 20), 0);
+		peer_check(&pair.there, number, 0, 1 << 20, 40 + (uint64_t)i);
+	}
+}
+
+static void a_peer_dies_in_the_middle(void **state)
+{
+	struct weft_event event;
+
+	assert_status(write_to(pair.region, 0, 0, 4096), 0);
+	peer_tell(&pair.there, COMMAND_CARD, HOLD, 1);
+	begin(pair.region, 0, 0, BYTES, WEFT_FOREVER);
+	while (!peer_tell(&pair.there, COMMAND_CARD, WAITING, 0))
+		sched_yield();
+	peer_kill(&pair.there);
+	wait_for_event(&pair.here, WEFT_EVENT_PEER_DOWN, ANY_TAG, &event);
+	weft_event_release(&event);
+	assert_status(end_of(&pair.here, tags), -EHOSTDOWN);
+}
+
+/* The region is closed or revoked at the owner while its card copies: whatever is under way ends, once, and nothing later gets there. */
+static void a_region_goes_in_the_middle(void **state)
+{
+	for (int revoke = 0; revoke < 2; revoke++) {
+		assert_status(write_to(pair.region, 0, 0, 4096), 0);
+		peer_tell(&pair.there, COMMAND_CARD, SLOW, 2000);
+		for (int i = 0; i < 4; i++)
+			begin(pair.region, 0, 0, BYTES, WEFT_FOREVER);
+		peer_tell(&pair.there, revoke ? COMMAND_REVOKE : COMMAND_REGION_CLOSE, number);
+		for (int i = 3; i >= 0; i--)
+			end_of(&pair.here, tags - (uint64_t)i);
+		peer_tell(&pair.there, COMMAND_CARD, SLOW, 0);
+		assert_status(weft_remote_close(pair.here.engine, there), 0);
+		there = card_there(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ);
+		fill(pair.memory, 7);
+		assert_status(write_to(pair.region, 0, 0, BYTES), 0);
+		peer_check(&pair.there, number, 0, BYTES, 7);
+	}
+}
+
+/* The owner's card fails: the operation says so, and the connection carries everything else. */
+static void a_lost_card_ends_operations(void **state)
+{
+	assert_status(write_to(pair.region, 0, 0, 4096), 0);
+	peer_tell(&pair.there, COMMAND_CARD, LOSE, 1);
+	assert_int_not_equal(write_to(pair.region, 0, 0, BYTES), 0);
+	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
+	peer_tell(&pair.there, COMMAND_CARD, LOSE, 0);
+	fill(pair.memory, 3);
+	assert_status(write_to(pair.region, 0, 0, BYTES), 0);
+	peer_check(&pair.there, number, 0, BYTES, 3);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_pair, close_pair)
+
+static int run(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(writes_and_reads),
+		TEST(pages_of_every_size),
+		TEST(pages_in_order),
+		TEST(operations_of_every_kind),
+		TEST(several_at_once),
+		TEST(what_cannot_be_is_refused),
+		TEST(a_deadline_holds),
+		TEST(a_cancel_holds),
+		TEST(a_peer_dies_in_the_middle),
+		TEST(a_region_goes_in_the_middle),
+		TEST(a_lost_card_ends_operations),
+	};
+
+	return cmocka_run_group_tests_name("landing", tests, NULL, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	char error[256];
+
+	if (argc > 1 && !strcmp(argv[1], "sim")) {
+		if (wf_sim_setup("p5,nics=4,rate=inf,copy=full,strict=1", error, sizeof(error))) {
+			fprintf(stderr, "%s\n", error);
+			return 1;
+		}
+		transport = &simulated;
+		argc = 1;
+	}
+	return test_main(argc, argv, run);
+}
