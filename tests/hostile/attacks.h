@@ -15,6 +15,10 @@ void ask_about_memory_that_was_revoked(void **state);
 void have_much_checked(void **state);
 void store_words_where_they_may_not_be(void **state);
 
+/* landings.c */
+void ask_for_rooms_and_copies(void **state);
+void say_nonsense_about_landing(void **state);
+
 /* memory.c */
 int small_window(void **state);
 void fill_the_window_again_and_again(void **state);

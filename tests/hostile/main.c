@@ -22,6 +22,8 @@ int main(int argc, char **argv)
 		ATTACK(ask_about_memory_that_was_revoked),
 		ATTACK(have_much_checked),
 		ATTACK(store_words_where_they_may_not_be),
+		ATTACK(ask_for_rooms_and_copies),
+		ATTACK(say_nonsense_about_landing),
 		WITH_A_SMALL_WINDOW(fill_the_window_again_and_again),
 		WITH_A_SMALL_WINDOW(leave_much_unread),
 		WITH_A_SMALL_WINDOW(send_more_than_a_message),
