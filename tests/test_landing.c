@@ -35,12 +35,17 @@ static weft_remote card_there(uint64_t access)
 	return import(&pair.here, pair.peer, &blob);
 }
 
-static int open_pair(void **state)
+static void open_with(const struct weft_config *owner)
 {
-	pair_open(&pair, NULL, NULL, BYTES);
+	pair_open(&pair, NULL, owner, BYTES);
 	card = fake_cuda_alloc(0, BYTES, FAKE_PLAIN);
 	assert_status(weft_region_register(pair.here.engine, card, BYTES, 0, &region), 0);
 	there = card_there(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ);
+}
+
+static int open_pair(void **state)
+{
+	open_with(NULL);
 	return 0;
 }
 
@@ -363,6 +368,23 @@ static void a_lost_card_ends_operations(void **state)
 	peer_check(&pair.there, number, 0, BYTES, 3);
 }
 
+/* Each connection is lent a room. The last one's rests, three of them at most, and then gets new keys: the operation waits for that. */
+static void rooms_are_lent_again(void **state)
+{
+	struct weft_config owner = side_config();
+
+	owner.peer_limit_ns = 4000 * MS;
+	open_with(&owner);
+	for (uint64_t i = 0; i < 6; i++) {
+		fill(pair.memory, 60 + i);
+		assert_status(write_to(pair.region, 0, 0, BYTES), 0);
+		peer_check(&pair.there, number, 0, BYTES, 60 + i);
+		assert_status(
+		    weft_peer_replace(pair.here.engine, pair.peer, pair.there.address.data, pair.there.address.bytes),
+		    0);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_pair, close_pair)
 
 static int run(void)
@@ -379,6 +401,7 @@ static int run(void)
 		TEST(a_peer_dies_in_the_middle),
 		TEST(a_region_goes_in_the_middle),
 		TEST(a_lost_card_ends_operations),
+		cmocka_unit_test_teardown(rooms_are_lent_again, close_pair),
 	};
 
 	return cmocka_run_group_tests_name("landing", tests, NULL, NULL);

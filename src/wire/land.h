@@ -25,7 +25,7 @@ struct wf_land {
 	uint8_t kind; /* enum wf_land_kind */
 	bool read;    /* MOVE: from the region to the room */
 	int status;   /* ROOM, DONE: 0 or a negative errno */
-	/* MOVE to the region: this immediate arrives so often when all is there; 0: nobody is told */
+	/* MOVE to the region: when all is there this immediate arrives, as many times; 0: nobody is told */
 	uint32_t immediate, immediates;
 	uint64_t region, proof;         /* ASK, MOVE: the owner's handle, and what its descriptor says */
 	uint64_t at;                    /* MOVE: offset in the room */

@@ -154,7 +154,7 @@ static void move(struct wf_peer *peer, uint64_t subject, const struct wf_land *a
 	struct landing *landing = make(peer, subject, asked->count, WF_LAND_HEADER);
 
 	if (!landing)
-		return; /* as above; a peer that keeps to its room never has so many */
+		return; /* as above; a peer that keeps to its room asks for fewer */
 	landing->move = *asked;
 	landing->move.tail = NULL;
 	landing->status = prepare(landing, asked);

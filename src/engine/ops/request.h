@@ -47,7 +47,7 @@ static inline uint64_t wf_request_units(const struct wf_transfer *transfer, uint
 		return transfer->notify == WEFT_NOTIFY_COUNTED;
 	return (bytes - 1) / transfer->unit_bytes + 1;
 }
-/* Sets how large the pieces of so many pages are, and which pages may share one; pages, strides and reach are set. */
+/* Sets how large the pieces of this number of pages are, and which pages may share one; pages, strides and reach are set. */
 int wf_request_pages(struct wf_transfer *transfer, uint64_t count);
 void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op);
 void wf_request_groups(struct wf_transfer *transfer); /* chooses those that carry it; slices and units are set */
