@@ -198,7 +198,7 @@ void wf_transfer_failed(struct wf_transfer *transfer);  /* a part has: stop the 
 void wf_transfer_parts_done(struct wf_transfer *transfer);
 /* The operation that an answer of this peer's is about; NULL: it has ended, or is none of that kind to this peer. */
 struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, enum wf_transfer_kind kind);
-void wf_transfer_end(struct wf_transfer *transfer, int status);    /* a parent: on any thread */
+void wf_transfer_end(struct wf_transfer *transfer, int status); /* a parent: on any thread */
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
 /* explain.c */
 void wf_transfer_describe(const struct wf_transfer *transfer, int status, struct weft_error *ret_error);
