@@ -255,6 +255,7 @@ static int run(const struct topo_options *options)
 		if (options->provider && !list.count) {
 			fprintf(stderr, "weft topo: provider '%s' has no NIC here; 'weft info' lists the NICs\n",
 				options->provider);
+			free_nics(&list);
 			wf_topo_close(topo);
 			return CMD_FAILED;
 		}
