@@ -20,9 +20,10 @@ struct closing {
 
 struct wf_closer {
 	pthread_mutex_t lock;
-	struct closing *first; /* waits for a thread */
-	uint32_t threads;
-	bool left; /* the last thread frees it */
+	struct closing *first;  /* waits for a thread */
+	uint32_t waiting;       /* of them */
+	uint32_t threads, idle; /* all, and those that close nothing now: they take what waits, or end */
+	bool left;              /* the last thread frees it */
 };
 
 struct wf_closer *wf_closer_make(void)
@@ -49,11 +50,15 @@ static void *close_all(void *argument)
 	pthread_mutex_lock(&closer->lock);
 	while ((closing = closer->first)) {
 		closer->first = closing->next;
+		closer->waiting--;
+		closer->idle--;
 		pthread_mutex_unlock(&closer->lock);
 		close(closing->fd);
 		free(closing);
 		pthread_mutex_lock(&closer->lock);
+		closer->idle++;
 	}
+	closer->idle--;
 	last = !--closer->threads && closer->left;
 	pthread_mutex_unlock(&closer->lock);
 	if (last)
@@ -78,20 +83,22 @@ static int begin_thread(struct wf_closer *closer)
 	return error;
 }
 
-/* A thread for what waits, if there may be one more. Where none can be made it waits on. Returns whether something waits and all
- * threads are taken. */
+/* A thread for what no thread is about to take, if there may be one more. Where none can be made it waits on. Returns whether
+ * something waits and all threads are taken. */
 static bool start_thread(struct wf_closer *closer)
 {
 	bool waits, start;
 
 	pthread_mutex_lock(&closer->lock);
-	waits = closer->first != NULL;
+	waits = closer->waiting > closer->idle;
 	start = waits && closer->threads < THREADS;
 	closer->threads += start;
+	closer->idle += start;
 	pthread_mutex_unlock(&closer->lock);
 	if (start && begin_thread(closer)) {
 		pthread_mutex_lock(&closer->lock);
 		closer->threads--;
+		closer->idle--;
 		pthread_mutex_unlock(&closer->lock);
 		start = false;
 	}
@@ -109,6 +116,7 @@ static void close_beside(struct wf_closer *closer, int fd)
 	pthread_mutex_lock(&closer->lock);
 	*closing = (struct closing){ closer->first, fd };
 	closer->first = closing;
+	closer->waiting++;
 	pthread_mutex_unlock(&closer->lock);
 	(void)start_thread(closer);
 }
