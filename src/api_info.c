@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "engine/core/engine.h"
+#include "engine/core/settings.h"
 #include "engine/move/piece.h"
 #include "engine/ops/request.h"
 #include "engine/ops/transfer.h"

@@ -3,6 +3,7 @@
 #include "engine/core/cards.h"
 #include "device/device.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
 #include "engine/core/rooms.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/peer.h"

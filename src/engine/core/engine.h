@@ -10,20 +10,11 @@
 #include "engine/move/group.h"
 #include "engine/core/layout.h"
 #include "engine/core/queue.h"
+#include "engine/core/settings.h"
 #include "local/allocation.h"
 #include "rail/rail.h"
 
 struct wf_transfer;
-
-struct wf_settings {
-	uint32_t flags, max_transfers, frames, max_strangers;
-	uint64_t max_message, window_frames, piece_bytes;
-	/* frames read that are news to their sender: a quarter of the window or less, a power of two */
-	uint64_t credit_step;
-	uint64_t timeout_ns, heartbeat_ns, peer_limit_ns, rail_limit_ns;
-	uint64_t control_ns,
-	    close_ns; /* how long a worker may hang in a call before a request, and closing, give it up */
-};
 
 struct weft_engine {
 	struct wf_settings settings;
@@ -86,9 +77,6 @@ int wf_engine_close(
     struct weft_engine *engine); /* 0; -ETIMEDOUT: a thread hangs, and what it uses stays until it does not */
 void wf_engine_put(struct weft_engine *engine); /* one holder less: the last one frees it */
 void wf_engine_worker_gone(void *group);        /* its worker ends, and weft_engine_close() did not wait for it */
-/* settings.c */
-int wf_settings_read(const struct weft_config *config, const struct wf_log *log, struct wf_settings *settings);
-void wf_engine_config(const struct weft_engine *engine, struct weft_config *ret_config);
 int wf_engine_progress(struct weft_engine *engine);
 static inline bool wf_engine_is_manual(const struct weft_engine *engine)
 {
@@ -101,16 +89,7 @@ int wf_engine_rail_address(struct weft_engine *engine, struct wf_seat *seat);
 void wf_engine_announce(struct weft_engine *engine, enum weft_event_type type, int status, weft_peer peer,
 			const struct weft_error *error);
 
-/* expect.c */
-#define WF_EARLY 4096u /* different immediates remembered that nobody expects yet */
 struct wf_counters;
-int wf_counters_open(struct weft_engine *engine);
-void wf_counters_close(struct weft_engine *engine);
-void wf_counted(struct weft_engine *engine, uint32_t immediate, uint64_t count); /* on group 0 */
-void wf_expect_begin(struct wf_transfer *transfer);                              /* on group 0 */
-void wf_expect_forget(struct wf_transfer *transfer);                             /* on group 0 */
-/* The peer is down, removed, or its operations are cancelled: so end those that it is expected to write for. On group 0. */
-void wf_expect_peer_gone(const struct wf_peer *peer, int why);
 /* Those that share what goes to a peer of another host. */
 static inline uint32_t wf_engine_nics(const struct weft_engine *engine)
 {

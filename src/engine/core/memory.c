@@ -2,6 +2,7 @@
  * Memory that the engine allocates: regions in it are mapped by peers of this host, who then copy there without the kernel. Called
  * through api.c on application threads.
  */
+#include "engine/core/memory.h"
 #include "engine/core/engine.h"
 #include "engine/core/region.h"
 

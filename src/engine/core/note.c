@@ -9,6 +9,7 @@
 #include "engine/core/control.h"
 #include "engine/move/part.h"
 #include "engine/move/reset.h"
+#include "engine/ops/expect.h"
 #include "engine/ops/legs.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/doubt.h"

@@ -10,6 +10,7 @@
 #include "engine/core/withdraw.h"
 #include "engine/peer/peer.h"
 #include "engine/ops/landing.h"
+#include "engine/ops/message.h"
 #include "engine/ops/transfer.h"
 #include "worker/crew.h"
 

@@ -32,37 +32,9 @@ struct wf_region {
 	struct wf_rail_memory memory[]; /* by rail index */
 };
 
-struct wf_remote_key {
-	uint64_t key, base;
-	uint64_t step;
-	const uint64_t *tile;
-	uint32_t tiles; /* 0: key is for all of it */
-};
-
-struct wf_remote {
-	struct weft_engine *engine;
-	weft_remote handle;
-	weft_peer peer;
-	uint64_t incarnation; /* the peer's when it was exported */
-	uint64_t region;      /* the peer's handle for it */
-	uint64_t proof;
-	uint64_t bytes;
-	uint32_t access;
-	bool cards; /* it is a card's memory, says the descriptor … */
-	bool lands; /* … which its owner's card copies to and from a room, for those who reach it by NICs */
-	_Atomic int revoked;
-	uint64_t rails; /* bit i: the peer's rail i has a key */
-	uint64_t reach; /* as in struct wf_region */
-	uint32_t count;
-	struct wf_remote_key key[]; /* by the peer's rail index; behind them the keys of tiles */
-};
-
 /* groups: bit g, the groups whose rails carry it; 0: those near a card if it is one's memory, else all. */
 int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, uint32_t access, uint64_t groups,
 		       weft_region *ret_region);
-/* Memory for regions, that peers of this host can map. near: NULL or "numa:N". */
-int wf_memory_alloc(struct weft_engine *engine, uint64_t bytes, const char *near, void **ret_memory);
-int wf_memory_free(struct weft_engine *engine, void *memory);
 int wf_region_close(struct weft_engine *engine, weft_region handle);
 int wf_region_revoke(struct weft_engine *engine, weft_region handle);
 int wf_region_export(struct weft_engine *engine, weft_region handle, void *blob, size_t *bytes);
@@ -77,10 +49,4 @@ int wf_region_rekey(struct wf_group *group, struct wf_rekeying *rekeying);
 void wf_region_leave(struct wf_group *group); /* the group's rails are closing */
 void wf_region_release(void *region);         /* handle table: the last reference is gone */
 
-int wf_remote_import(struct weft_engine *engine, weft_peer peer, const void *blob, size_t bytes,
-		     weft_remote *ret_remote);
-int wf_remote_close(struct weft_engine *engine, weft_remote handle);
-void wf_remote_release(void *remote);
-/* The peer says that its region is gone: what was imported from it becomes stale. Returns whether operations use it still. */
-bool wf_remote_revoked(struct weft_engine *engine, weft_peer peer, uint64_t region);
 #endif

@@ -1,4 +1,5 @@
 /* Peers' memory: descriptors in, and what their owners say of them later. On application threads; a room's (ops/legs.c) on a worker. */
+#include "engine/core/remote.h"
 #include "engine/core/engine.h"
 #include "engine/core/region.h"
 #include "engine/peer/peer.h"

@@ -1,4 +1,5 @@
 /* The settings of an engine: read from the configuration when it opens, and shown as a configuration. On application threads. */
+#include "engine/core/settings.h"
 #include "base/time.h"
 #include "engine/core/engine.h"
 #include "engine/peer/channel_in.h"

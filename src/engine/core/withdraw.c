@@ -8,6 +8,8 @@
 #include "engine/core/control.h"
 #include "engine/core/engine.h"
 #include "engine/core/region.h"
+#include "engine/core/remote.h"
+#include "engine/ops/message.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/peer.h"
 

@@ -6,6 +6,7 @@
 #define WF_ENGINE_BATCH_H
 
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
 #include "engine/move/part.h"
 #include "engine/move/piece.h"
 #include "engine/ops/transfer.h"
@@ -29,9 +30,6 @@ struct wf_batch {
 	struct wf_run run[WF_BATCH];
 	struct wf_rma_range range[WF_BATCH][WF_RMA_RANGES]; /* of pieces that gather small pages */
 };
-
-/* listed.c: a run of a transfer with a card's memory; a slice of it may have none. False: it is not for this rail. */
-bool wf_run_of_cards(const struct wf_seat *seat, const struct wf_slice *slice, struct wf_run *run);
 
 /* False: the peer's memory has no key on that rail. */
 static inline bool wf_run_open(struct wf_seat *seat, struct wf_path *path, struct wf_transfer *transfer,
@@ -87,7 +85,4 @@ static inline void wf_batch_append(struct wf_batch *batch, struct wf_seat *seat,
 
 /* stripe.c: more units of the transfer for the part; false: none are left. */
 bool wf_part_claim(struct wf_part *part);
-/* listed.c: as wf_pull does for a NIC, for a local rail, whose pieces are lists of pages. */
-int wf_pull_listed(struct wf_batch *batch, struct wf_seat *seat, struct wf_path *path, struct wf_part *part, int room,
-		   uint64_t budget);
 #endif

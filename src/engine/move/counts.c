@@ -2,6 +2,7 @@
 #include "engine/move/counts.h"
 #include "engine/core/engine.h"
 #include "engine/move/completions.h"
+#include "engine/ops/expect.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,8 +2,10 @@
  * What only some rails take: a card's memory, and lists of pages. A piece for a local rail is a list of many pages, and the worker
  * copies along the index list, so that a page of 64 bytes costs a copy and not a work request. A piece that comes back and goes over a NIC is split there (stripe.c). Runs on the group's worker.
  */
+#include "engine/move/listed.h"
 #include "engine/move/batch.h"
 #include "engine/move/returned.h"
+#include "engine/core/remote.h"
 
 /* One that came back keeps its pages. */
 static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)

@@ -6,6 +6,7 @@
 #include "engine/move/piece.h"
 #include "engine/move/reset.h"
 #include "engine/move/returned.h"
+#include "engine/ops/explain.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/label.h"
 #include "engine/peer/peer.h"

@@ -10,6 +10,8 @@
 #include "engine/move/returned.h"
 #include "engine/move/unit.h"
 #include "engine/peer/talk.h"
+#include "engine/core/remote.h"
+#include "engine/move/listed.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -4,6 +4,7 @@
  * remembered. An immediate does not say whose it is, so peers cannot be given shares. Owned by group 0's worker; other groups
  * tell it what they saw.
  */
+#include "engine/ops/expect.h"
 #include "engine/core/engine.h"
 #include "engine/move/counts.h"
 #include "engine/peer/peer.h"

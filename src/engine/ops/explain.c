@@ -1,4 +1,5 @@
 /* What a failed operation says in words. On the worker that saw the cause, and on the one that ends it. */
+#include "engine/ops/explain.h"
 #include "base/error.h"
 #include "engine/core/engine.h"
 #include "engine/ops/transfer.h"

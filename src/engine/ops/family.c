@@ -2,7 +2,10 @@
 #include "engine/ops/family.h"
 #include "engine/core/control.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
+#include "engine/ops/message.h"
 #include "engine/ops/request.h"
+#include "engine/ops/submit.h"
 #include "engine/peer/peer.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "engine/ops/leg.h"
 #include "base/time.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
 #include "engine/move/unit.h"
 #include "engine/ops/request.h"
 #include "engine/peer/peer.h"

@@ -5,7 +5,9 @@
 #include "engine/ops/legs.h"
 #include "base/time.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
 #include "engine/move/unit.h"
+#include "engine/ops/explain.h"
 #include "engine/ops/leg.h"
 #include "engine/peer/peer.h"
 

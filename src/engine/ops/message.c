@@ -2,6 +2,7 @@
  * Submitting messages, calls and replies. With threads of weft's own: a copy, and a note to the peer's home. With manual
  * progress the caller is the worker when no other thread is: then the message goes out at once. On the caller's thread.
  */
+#include "engine/ops/message.h"
 #include "base/hot.h"
 #include "engine/core/engine.h"
 #include "engine/peer/peer.h"

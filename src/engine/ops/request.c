@@ -1,6 +1,7 @@
 /* Checking requests and filling transfers; request.h says for whom. */
 #include "engine/ops/request.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
 #include "engine/peer/peer.h"
 #include "engine/ops/verify.h"
 #include "wire/manifest.h"

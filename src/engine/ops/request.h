@@ -6,6 +6,7 @@
 #define WF_ENGINE_REQUEST_H
 
 #include "engine/core/cards.h"
+#include "engine/core/remote.h"
 #include "engine/ops/transfer.h"
 
 #define WF_UNIT_MAX (1u << 20)
@@ -53,8 +54,6 @@ void wf_request_notify(struct wf_transfer *transfer, const struct weft_op *op);
 void wf_request_groups(struct wf_transfer *transfer); /* chooses those that carry it; slices and units are set */
 /* The last step of what moves data: its manifest, if it is checked or names a word. Passes an earlier error on. */
 int wf_request_manifest(struct wf_transfer *transfer, const struct weft_op *op, int error);
-/* message.c: fills the message of a call, a send or a barrier, with a copy of its content, and its peer. */
-int wf_request_message(struct weft_engine *engine, struct wf_transfer *transfer, const struct wf_outgoing *outgoing);
 /* The end of every request: posts a note to its home; with an error, gives it up and passes the error on. */
 int wf_request_post(struct wf_transfer *transfer, int error, weft_transfer *ret);
 #endif

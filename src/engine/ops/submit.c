@@ -3,8 +3,11 @@
  * request into a transfer from the pool and posts one note to its home worker. Messages are in message.c, operations
  * with children in family.c. Runs on the caller's thread; never waits, never posts to a NIC.
  */
+#include "engine/ops/submit.h"
 #include "engine/core/control.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
+#include "engine/ops/expect.h"
 #include "engine/ops/family.h"
 #include "engine/ops/request.h"
 #include "engine/peer/peer.h"

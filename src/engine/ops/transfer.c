@@ -6,12 +6,12 @@
  */
 #include "engine/ops/transfer.h"
 #include "engine/move/returned.h"
-#include "base/error.h"
 #include "base/hot.h"
 #include "base/time.h"
-#include "engine/core/control.h"
 #include "engine/core/engine.h"
-#include "engine/move/stripe.h"
+#include "engine/core/remote.h"
+#include "engine/ops/expect.h"
+#include "engine/ops/explain.h"
 #include "engine/ops/family.h"
 #include "engine/ops/legs.h"
 #include "engine/ops/request.h"
@@ -20,7 +20,6 @@
 #include "wire/manifest.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

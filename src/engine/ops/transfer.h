@@ -143,38 +143,6 @@ struct wf_transfer {
 
 #define WF_STOP_DONE 0xffffu /* state: ended, well or not: nothing stops it any more */
 
-/* submit.c, on the caller's thread */
-int wf_submit_write(struct weft_engine *engine, const struct weft_write *write, const struct weft_op *op,
-		    weft_transfer *ret);
-int wf_submit_read(struct weft_engine *engine, const struct weft_read *read, const struct weft_op *op,
-		   weft_transfer *ret);
-int wf_submit_write_pages(struct weft_engine *engine, const struct weft_write_pages *write, const struct weft_op *op,
-			  weft_transfer *ret);
-int wf_submit_read_pages(struct weft_engine *engine, const struct weft_read_pages *read, const struct weft_op *op,
-			 weft_transfer *ret);
-
-struct wf_outgoing {
-	weft_peer peer;
-	enum wf_transfer_kind kind;
-	uint8_t type;
-	int status;
-	uint64_t tag, subject, bytes;
-	const void *data;
-};
-int wf_submit_message(struct weft_engine *engine, const struct wf_outgoing *outgoing, const struct weft_op *op,
-		      weft_transfer *ret);
-/* The same for what answers a peer, of kind WF_INTERNAL, on the peer's home. */
-int wf_submit_answer(struct weft_engine *engine, const struct wf_outgoing *outgoing);
-struct wf_expectation {
-	weft_peer peer; /* 0: any */
-	uint32_t immediate;
-	uint64_t count;
-};
-int wf_submit_expect(struct weft_engine *engine, const struct wf_expectation *expectation, const struct weft_op *op,
-		     weft_transfer *ret);
-int wf_submit_cancel(struct weft_engine *engine, weft_transfer id);
-
-/* transfer.c */
 /* Replies and internal messages have no end event; engine->owed counts them. */
 static inline bool wf_transfer_is_owed(const struct wf_transfer *transfer)
 {
@@ -200,9 +168,6 @@ void wf_transfer_parts_done(struct wf_transfer *transfer);
 struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, enum wf_transfer_kind kind);
 void wf_transfer_end(struct wf_transfer *transfer, int status); /* a parent: on any thread */
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
-/* explain.c */
-void wf_transfer_describe(const struct wf_transfer *transfer, int status, struct weft_error *ret_error);
-void wf_transfer_set_error(struct wf_transfer *transfer, const struct weft_error *error);
 /* the channel's word on its message */
 void wf_transfer_message_over(struct wf_message *message, int status);
 void wf_reply_arrived(struct wf_inbound *inbound);

@@ -3,6 +3,7 @@
 #include "engine/ops/verify.h"
 #include "base/error.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
 #include "engine/peer/peer.h"
 #include "engine/move/unit.h"
 #include "engine/ops/transfer.h"

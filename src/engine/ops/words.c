@@ -2,6 +2,7 @@
 #include "engine/ops/words.h"
 #include "base/time.h"
 #include "engine/core/engine.h"
+#include "engine/core/remote.h"
 #include "engine/ops/request.h"
 #include "engine/ops/transfer.h"
 #include "engine/peer/peer.h"
