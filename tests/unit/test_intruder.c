@@ -219,7 +219,7 @@ static void unread_descriptors_hold_nobody_up(void **state)
 	assert_int_equal(send_raw(scene->enemy, "", 0, NULL, 0), 0);
 	send_lingering(scene->enemy, WF_LETTER_HELLO, 1);
 	send_lingering(late, WF_LETTER_HELLO, 2);
-	wf_local_leave(scene->local);
+	wf_local_close(scene->local);
 	close(late);
 	open_rail(memset(scene, 0, offsetof(struct scene, enemy)));
 }

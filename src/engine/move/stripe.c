@@ -482,9 +482,12 @@ static void refused(struct wf_group *group, struct wf_seat *seat, struct wf_piec
  * writes have not been rung for. */
 static bool rings_later(const struct wf_batch *batch, int run)
 {
-	const struct wf_rma_run *next = &batch->run[run + 1].rma;
+	const struct wf_rma_run *next;
 
-	return run + 1 < batch->runs && batch->run[run].rma.read == next->read && !next->alone && !next->cards;
+	if (run + 1 == batch->runs)
+		return false;
+	next = &batch->run[run + 1].rma;
+	return batch->run[run].rma.read == next->read && !next->alone && !next->cards;
 }
 
 /* How many of the batch were posted; the last one that is rings. */

@@ -166,9 +166,10 @@ static int open_memory(struct peer *peer)
 
 	if (!bench_op_uses_region(params->op))
 		return 0;
-	peer->memory = (struct bench_memory){
-		.bytes = bytes, .own = params->own_memory, .asked = true, .number = params->card[!params->reverse]
-	};
+	/* Its card, if it is one's, was opened before the engine. */
+	peer->memory.bytes = bytes;
+	peer->memory.own = params->own_memory;
+	peer->memory.asked = true;
 	rc = bench_memory_open(&peer->memory, peer->engine, why, sizeof why);
 	if (rc == 0 && params->op == BENCH_READ)
 		rc = bench_memory_fill(&peer->memory, params->slot_bytes, params->slots, params->seed, why, sizeof why);
