@@ -368,6 +368,23 @@ static void a_lost_card_ends_operations(void **state)
 	peer_check(&pair.there, number, 0, BYTES, 3);
 }
 
+/* What its card copies ends first: the memory is the application's again when close returns, and nothing of the card's is left behind. */
+static void an_owner_closes_in_the_middle(void **state)
+{
+	struct answer answer;
+
+	assert_status(write_to(pair.region, 0, 0, 4096), 0);
+	peer_tell(&pair.there, COMMAND_CARD, SLOW, 6000);
+	begin(pair.region, 0, 0, BYTES, WEFT_FOREVER);
+	while (!peer_tell(&pair.there, COMMAND_CARD, WAITING, 0))
+		sched_yield();
+	assert_status(peer_try(&pair.there, &(struct command){ .code = COMMAND_CLOSE }, NULL, &answer), 0);
+	assert_int_equal(peer_tell(&pair.there, COMMAND_CARD, LEFT, 0), 0);
+	assert_int_equal(peer_tell(&pair.there, COMMAND_CARD, WRONG, 0), 0);
+	assert_status(end_of(&pair.here, tags), -EHOSTDOWN);
+	peer_kill(&pair.there);
+}
+
 /* Each connection is lent a room. The last one's rests, three of them at most, and then gets new keys: the operation waits for that. */
 static void rooms_are_lent_again(void **state)
 {
@@ -401,6 +418,7 @@ static int run(void)
 		TEST(a_peer_dies_in_the_middle),
 		TEST(a_region_goes_in_the_middle),
 		TEST(a_lost_card_ends_operations),
+		TEST(an_owner_closes_in_the_middle),
 		cmocka_unit_test_teardown(rooms_are_lent_again, close_pair),
 	};
 

@@ -13,6 +13,7 @@ struct cu_stream_object {
 };
 struct cu_event_object {
 	uint64_t asked, over; /* how many recordings */
+	bool destroyed;       /* freed with its last one */
 };
 struct cu_module_object {
 	int card;
@@ -85,7 +86,8 @@ static cu_result make(const struct task *task)
 	cu_result result = CU_SUCCESS;
 
 	if (task->kind == EVENT) {
-		task->event->over++;
+		if (++task->event->over == task->event->asked && task->event->destroyed)
+			free(task->event);
 		return CU_SUCCESS;
 	}
 	if (task->kind == COPY)
@@ -181,15 +183,16 @@ cu_result cuEventCreate(cu_event *ret_event, unsigned int flags)
 	return fake_leave(result);
 }
 
+/* Does not wait, as the driver does not. */
 cu_result cuEventDestroy_v2(cu_event event);
 cu_result cuEventDestroy_v2(cu_event event)
 {
 	cu_result result = fake_enter(true);
 
 	if (!result) {
-		fake_drain();
+		event->destroyed = true;
 		if (event->asked == event->over)
-			free(event); /* one that is held stays, for the thread */
+			free(event);
 		fake.counts.events--;
 	}
 	return fake_leave(result);

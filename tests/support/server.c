@@ -406,7 +406,7 @@ int server_main(int fd)
 		memset(&server.answer, 0, sizeof(server.answer));
 		server.answer.status = -ENOSYS;
 		if (code < sizeof(handlers) / sizeof(handlers[0]) && handlers[code] &&
-		    (server.side.engine || code == COMMAND_OPEN))
+		    (server.side.engine || code == COMMAND_OPEN || code == COMMAND_CARD))
 			server.answer.status = handlers[code](&server, server.command.arg);
 		if (command_put(fd, &server.answer, sizeof(server.answer), LIMIT) ||
 		    command_put(fd, server.reply, server.answer.bytes, LIMIT))

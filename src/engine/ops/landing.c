@@ -287,6 +287,16 @@ int wf_landing_turn(struct wf_group *group)
 
 /* ---- the end ---- */
 
+/* Waits for its copy. True: the card goes on with it. */
+static bool outlasts(struct wf_group *group, struct landing *landing, uint64_t until)
+{
+	while (landing->state == FLIES && wf_now_ns() < until) {
+		look(group, landing);
+		sched_yield();
+	}
+	return landing->state == FLIES;
+}
+
 void wf_landing_leave(struct wf_group *group, uint64_t region)
 {
 	uint64_t until = wf_now_ns() + LEAVE_NS;
@@ -295,13 +305,7 @@ void wf_landing_leave(struct wf_group *group, uint64_t region)
 	for (; link != &group->landings; link = link->next) {
 		struct landing *landing = wf_container(link, struct landing, link);
 
-		if (landing->move.region != region)
-			continue;
-		while (landing->state == FLIES && wf_now_ns() < until) {
-			look(group, landing);
-			sched_yield();
-		}
-		if (landing->state == FLIES)
+		if (landing->move.region == region && outlasts(group, landing, until))
 			wf_log(&group->engine->log, WEFT_LOG_ERROR,
 			       "a card goes on with a copy to or from a region that closes");
 	}
@@ -329,11 +333,13 @@ void wf_landing_drop(struct wf_peer *peer)
 
 void wf_landing_free(struct wf_group *group)
 {
+	uint64_t until = wf_now_ns() + LEAVE_NS;
+
 	while (!wf_list_empty(&group->landings)) {
 		struct landing *landing = wf_container(group->landings.next, struct landing, link);
 
 		landing->peer = NULL;
-		if (landing->state == FLIES && wf_copier_look(landing->copier, landing->flight) == -EAGAIN)
+		if (outlasts(group, landing, until))
 			wf_rooms_abandon(group->engine, landing->copier);
 		release(landing);
 	}

@@ -17,6 +17,7 @@ void wf_land_arrived(struct wf_inbound *inbound); /* a message about landing: ta
 int wf_landing_turn(struct wf_group *group);      /* copies that are asked for or under way */
 /* The region goes: no copy uses it any more when this returns, or 200 ms have passed. On each worker. */
 void wf_landing_leave(struct wf_group *group, uint64_t region);
-void wf_landing_drop(struct wf_peer *peer);   /* the connection is over */
-void wf_landing_free(struct wf_group *group); /* no worker runs any more */
+void wf_landing_drop(struct wf_peer *peer); /* the connection is over */
+/* No worker runs any more: waits as long for all copies. Where a card goes on, what they use stays. */
+void wf_landing_free(struct wf_group *group);
 #endif
