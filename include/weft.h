@@ -404,7 +404,8 @@ struct weft_op {
  * card's memory with WEFT_CHECKSUM, or of a peer of another host that has no memory to pin for it.
  *
  * Ends have one of: 0; -ETIMEDOUT, -ECANCELED, -EHOSTDOWN; -EIO: the provider's error; -EREMOTEIO: the peer's memory refused the
- * access; -ENETDOWN: no rail is left; -EBADMSG: the checksum; -EMSGSIZE: larger than the peer takes; -ESTALE, -EBUSY where said. */
+ * access; -ENETDOWN: no rail is left; -EBADMSG: the checksum; -EMSGSIZE: larger than the peer takes, or either end's max_message is too
+ * small to reach a card's memory over NICs; -ESTALE, -EBUSY where said. */
 
 struct weft_write {
 	size_t size; /* sizeof(struct weft_write) */

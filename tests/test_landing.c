@@ -35,9 +35,9 @@ static weft_remote card_there(uint64_t access)
 	return import(&pair.here, pair.peer, &blob);
 }
 
-static void open_with(const struct weft_config *owner)
+static void open_with(const struct weft_config *here, const struct weft_config *owner)
 {
-	pair_open(&pair, NULL, owner, BYTES);
+	pair_open(&pair, here, owner, BYTES);
 	card = fake_cuda_alloc(0, BYTES, FAKE_PLAIN);
 	assert_status(weft_region_register(pair.here.engine, card, BYTES, 0, &region), 0);
 	there = card_there(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ);
@@ -45,7 +45,7 @@ static void open_with(const struct weft_config *owner)
 
 static int open_pair(void **state)
 {
-	open_with(NULL);
+	open_with(NULL, NULL);
 	return 0;
 }
 
@@ -61,6 +61,12 @@ static int close_pair(void **state)
 	fake_cuda_free(card);
 	assert_int_equal(card_control(LEFT, 0), 0);
 	assert_int_equal(card_control(WRONG, 0), 0);
+	return 0;
+}
+
+static int kill_what_is_left(void **state)
+{
+	peer_kill(&pair.there);
 	return 0;
 }
 
@@ -387,13 +393,30 @@ static void an_owner_closes_in_the_middle(void **state)
 	peer_kill(&pair.there);
 }
 
+/* One end takes no message as long as a question, or as its answer with the room: the operation ends and says so. */
+static void messages_that_do_not_fit_end_operations(void **state)
+{
+	for (int i = 0; i < 3; i++) {
+		struct weft_config tight = side_config();
+
+		tight.max_message = i == 1 ? 80 : 16;
+		open_with(i == 2 ? NULL : &tight, i == 2 ? &tight : NULL);
+		for (int again = 0; again < 2; again++) {
+			begin(pair.region, 0, 0, BYTES, WEFT_FOREVER);
+			assert_status(end_of(&pair.here, tags), -EMSGSIZE);
+		}
+		assert_status(pair_write(&pair, 0, 0, BYTES), 0);
+		close_pair(NULL);
+	}
+}
+
 /* Each connection is lent a room. The last one's rests, three of them at most, and then gets new keys: the operation waits for that. */
 static void rooms_are_lent_again(void **state)
 {
 	struct weft_config owner = side_config();
 
 	owner.peer_limit_ns = 4000 * MS;
-	open_with(&owner);
+	open_with(NULL, &owner);
 	for (uint64_t i = 0; i < 6; i++) {
 		fill(pair.memory, 60 + i);
 		assert_status(write_to(pair.region, 0, 0, BYTES), 0);
@@ -421,6 +444,7 @@ static int run(void)
 		TEST(a_region_goes_in_the_middle),
 		TEST(a_lost_card_ends_operations),
 		TEST(an_owner_closes_in_the_middle),
+		cmocka_unit_test_teardown(messages_that_do_not_fit_end_operations, kill_what_is_left),
 		cmocka_unit_test_teardown(rooms_are_lent_again, close_pair),
 	};
 

@@ -201,11 +201,12 @@ static void wake_one(struct wf_group *group, struct wf_rooms *rooms)
 	}
 }
 
-int wf_room_lend(struct wf_group *group, weft_peer peer, struct wf_room **ret_room)
+int wf_room_lend(struct wf_group *group, weft_peer peer, uint64_t most, struct wf_room **ret_room)
 {
 	struct wf_rooms *rooms = atomic_load(&group->engine->rooms);
 	struct wf_room *room = NULL;
 	uint32_t rests = 0;
+	int error = 0;
 
 	if (!rooms)
 		return -EAGAIN;
@@ -217,15 +218,18 @@ int wf_room_lend(struct wf_group *group, weft_peer peer, struct wf_room **ret_ro
 	}
 	if (rests >= RESTS_A_PEER)
 		room = NULL;
-	if (room) {
+	if (!room) {
+		error = -EAGAIN;
+		wake_one(group, rooms);
+	} else if (room->region->blob_bytes > most) {
+		error = -EMSGSIZE;
+	} else {
 		room->state = LENT;
 		room->peer = peer;
-	} else {
-		wake_one(group, rooms);
+		*ret_room = room;
 	}
 	pthread_mutex_unlock(&rooms->lock);
-	*ret_room = room;
-	return room ? 0 : -EAGAIN;
+	return error;
 }
 
 /* As long as it may take until a connection that nobody answers for is surely closed. */

@@ -28,8 +28,8 @@ void wf_rooms_close(struct weft_engine *engine); /* no worker runs any more */
 void wf_rooms_abandon(struct weft_engine *engine, const struct wf_copier *copier);
 struct wf_copier *wf_rooms_copier(const struct wf_group *group, const struct wf_card *card); /* NULL: none */
 
-/* Lends one to the peer. -EAGAIN: there is none now. On a worker. */
-int wf_room_lend(struct wf_group *group, weft_peer peer, struct wf_room **ret_room);
+/* Lends one to the peer, whose descriptor has most bytes. -EAGAIN: there is none now. -EMSGSIZE: it has more. On a worker. */
+int wf_room_lend(struct wf_group *group, weft_peer peer, uint64_t most, struct wf_room **ret_room);
 void wf_room_back(struct weft_engine *engine, struct wf_room *room);
 char *wf_room_memory(const struct wf_room *room);
 /* Its descriptor; valid while it is lent. */

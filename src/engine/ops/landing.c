@@ -106,6 +106,7 @@ static const struct wf_region *region_of(struct weft_engine *engine, const struc
 static void lend(struct wf_peer *peer, uint64_t subject, const struct wf_land *asked)
 {
 	struct wf_land said = { .kind = WF_LAND_ROOM };
+	uint64_t most = peer->their_max_message > WF_LAND_HEADER ? peer->their_max_message - WF_LAND_HEADER : 0;
 	struct landing *landing;
 	struct wf_room *room = NULL;
 	size_t bytes = 0;
@@ -113,7 +114,7 @@ static void lend(struct wf_peer *peer, uint64_t subject, const struct wf_land *a
 	if (!region_of(peer->engine, asked, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ))
 		said.status = -ESTALE;
 	else
-		said.status = wf_room_lend(peer->home, peer->handle, &room);
+		said.status = wf_room_lend(peer->home, peer->handle, most, &room);
 	if (room)
 		said.tail = wf_room_blob(peer->engine, room, &bytes);
 	said.tail_bytes = (uint32_t)bytes;

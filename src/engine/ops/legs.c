@@ -39,11 +39,26 @@ static void run_again(struct wf_legs *legs, uint64_t in_ns)
 		wf_timer_set(&home->worker.timers, &legs->timer, wf_group_now(home) + in_ns);
 }
 
+/* Its asker, if that is still there, ends: the question or its answer will not do. */
+static void stop_asker(struct wf_legs *legs, int status)
+{
+	for (struct wf_link *link = legs->transfers.next; link != &legs->transfers; link = link->next) {
+		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, legs_link);
+
+		if (transfer->id == legs->asker)
+			wf_transfer_stop(transfer, status);
+	}
+}
+
 static void ask_over(struct wf_message *message, int status)
 {
 	struct wf_legs *legs = wf_container(message, struct wf_legs, ask);
 
 	legs->told = false;
+	if (status == -EMSGSIZE) { /* it did not go */
+		legs->asked = false;
+		stop_asker(legs, status);
+	}
 	tell(legs);
 }
 
@@ -118,9 +133,14 @@ static void ask(struct wf_legs *legs, const struct wf_transfer *transfer, const 
 {
 	struct wf_land land = { .kind = WF_LAND_ASK, .region = remote->region, .proof = remote->proof };
 
+	legs->asker = transfer->id;
+	if (legs->peer->engine->settings.max_message < WF_LAND_HEADER) { /* no answer fits */
+		stop_asker(legs, -EMSGSIZE);
+		tell(legs);
+		return;
+	}
 	wf_land_pack(&land, NULL, legs->ask_content);
 	legs->asked = legs->told = true;
-	legs->asker = transfer->id;
 	legs->ask.subject = ++legs->question;
 	legs->ask.bytes = wf_land_bytes(&land);
 	wf_channel_queue(legs->peer, &legs->ask);
@@ -330,21 +350,15 @@ void wf_legs_stopped(struct wf_transfer *transfer)
 
 static int meant(int status)
 {
-	return status == -ESTALE ? -ESTALE : -EREMOTEIO;
+	return status == -ESTALE || status == -EMSGSIZE ? status : -EREMOTEIO;
 }
 
 static void refused(struct wf_legs *legs, int status)
 {
-	if (status == -EAGAIN) {
+	if (status == -EAGAIN)
 		run_again(legs, ASK_AGAIN_NS);
-		return;
-	}
-	for (struct wf_link *link = legs->transfers.next; link != &legs->transfers; link = link->next) {
-		struct wf_transfer *transfer = wf_container(link, struct wf_transfer, legs_link);
-
-		if (transfer->id == legs->asker)
-			wf_transfer_stop(transfer, meant(status));
-	}
+	else
+		stop_asker(legs, meant(status));
 }
 
 static void room_came(struct wf_legs *legs, const struct wf_land *said)
