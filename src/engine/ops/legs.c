@@ -204,7 +204,8 @@ static void moved(struct wf_leg *leg)
 	} else if (transfer->kind == WF_WRITE && lands && !wf_transfer_stop_status(transfer)) {
 		wf_leg_ask(leg, WF_LEG_LANDING);
 	} else {
-		atomic_fetch_add(&transfer->bytes, leg->bytes);
+		if (transfer->kind == WF_READ || !lands) /* else it stops, and they got no further than the room */
+			atomic_fetch_add(&transfer->bytes, leg->bytes);
 		over(leg);
 	}
 }
