@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES (9u << 19) /* more than a peer may have under way */
+#define SIMULATED "p5,rate=inf,copy=full,strict=1,"
+#define BYTES     (9u << 19) /* more than a peer may have under way */
 
-static const struct transport simulated = { "sim", "simfab", NULL, 4 };
+static struct transport simulated = { "sim", "simfab", NULL, 4 };
+static uint32_t workers; /* as many groups of rails; 0: one */
 static struct pair pair;
 static uint64_t tags = 1000, number;
 static weft_remote there; /* their card's */
@@ -35,9 +37,23 @@ static weft_remote card_there(uint64_t access)
 	return import(&pair.here, pair.peer, &blob);
 }
 
+static struct weft_config plain_config(void)
+{
+	struct weft_config config = side_config();
+
+	config.max_workers = workers;
+	return config;
+}
+
 static void open_with(const struct weft_config *here, const struct weft_config *owner)
 {
-	pair_open(&pair, here, owner, BYTES);
+	const struct weft_config plain = plain_config();
+
+	struct weft_engine_info info;
+
+	pair_open(&pair, here ? here : &plain, owner ? owner : &plain, BYTES);
+	assert_status(weft_engine_info(pair.here.engine, &info, sizeof(info)), 0);
+	assert_int_equal(info.groups, workers ? workers : 1);
 	card = fake_cuda_alloc(0, BYTES, FAKE_PLAIN);
 	assert_status(weft_region_register(pair.here.engine, card, BYTES, 0, &region), 0);
 	there = card_there(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ);
@@ -393,11 +409,69 @@ static void an_owner_closes_in_the_middle(void **state)
 	peer_kill(&pair.there);
 }
 
+/* Its operations end, and what the owner still copies for it ends by itself. */
+static void a_writer_closes_in_the_middle(void **state)
+{
+	peer_tell(&pair.there, COMMAND_CARD, SLOW, 2000);
+	for (int i = 0; i < 4; i++)
+		begin(i % 2 ? region : pair.region, 0, 0, BYTES, WEFT_FOREVER);
+	while (!peer_tell(&pair.there, COMMAND_CARD, WAITING, 0))
+		sched_yield();
+	assert_status(side_close(&pair.here), 0);
+	side_memory_free(pair.memory);
+	fake_cuda_free(card);
+	assert_int_equal(card_control(LEFT, 0), 0);
+	assert_int_equal(card_control(WRONG, 0), 0);
+	peer_tell(&pair.there, COMMAND_CARD, SLOW, 0);
+	while (peer_tell(&pair.there, COMMAND_CARD, WAITING, 0))
+		sched_yield();
+	peer_stop(&pair.there);
+}
+
+static void meet_again(void)
+{
+	struct weft_event event;
+	struct blob ours;
+
+	address_of(pair.here.engine, &ours);
+	assert_status(
+	    weft_peer_add(pair.here.engine, pair.there.address.data, pair.there.address.bytes, NULL, &pair.peer), 0);
+	pair.back = peer_add(&pair.there, &ours);
+	assert_status(side_wait_peer(&pair.here, WEFT_EVENT_PEER_UP, pair.peer, LIMIT, &event), 0);
+	weft_event_release(&event);
+	there = card_there(WEFT_REMOTE_WRITE | WEFT_REMOTE_READ);
+}
+
+/* By one end or the other, with legs in all their states: each operation ends once, and all goes on when they meet again. */
+static void a_peer_is_removed_in_the_middle(void **state)
+{
+	for (int i = 0; i < 6; i++) {
+		peer_tell(&pair.there, COMMAND_CARD, SLOW, 500);
+		for (int k = 0; k < 4; k++)
+			begin(k % 2 ? region : pair.region, 0, 0, BYTES, WEFT_FOREVER);
+		for (int spins = 0; spins < i * 1000; spins++)
+			sched_yield();
+		if (i % 2)
+			peer_tell(&pair.there, COMMAND_REMOVE, pair.back);
+		assert_status(weft_peer_remove(pair.here.engine, pair.peer), 0);
+		for (int k = 3; k >= 0; k--)
+			end_of(&pair.here, tags - (uint64_t)k);
+		if (!(i % 2))
+			peer_tell(&pair.there, COMMAND_REMOVE, pair.back);
+		assert_status(weft_remote_close(pair.here.engine, there), 0);
+		peer_tell(&pair.there, COMMAND_CARD, SLOW, 0);
+		meet_again();
+		fill(pair.memory, 80 + (uint64_t)i);
+		assert_status(write_to(pair.region, 0, 0, BYTES), 0);
+		peer_check(&pair.there, number, 0, BYTES, 80 + (uint64_t)i);
+	}
+}
+
 /* One end takes no message as long as a question, or as its answer with the room: the operation ends and says so. */
 static void messages_that_do_not_fit_end_operations(void **state)
 {
 	for (int i = 0; i < 3; i++) {
-		struct weft_config tight = side_config();
+		struct weft_config tight = plain_config();
 
 		tight.max_message = i == 1 ? 80 : 16;
 		open_with(i == 2 ? NULL : &tight, i == 2 ? &tight : NULL);
@@ -413,7 +487,7 @@ static void messages_that_do_not_fit_end_operations(void **state)
 /* Each connection is lent a room. The last one's rests, three of them at most, and then gets new keys: the operation waits for that. */
 static void rooms_are_lent_again(void **state)
 {
-	struct weft_config owner = side_config();
+	struct weft_config owner = plain_config();
 
 	owner.peer_limit_ns = 4000 * MS;
 	open_with(NULL, &owner);
@@ -444,6 +518,8 @@ static int run(void)
 		TEST(a_region_goes_in_the_middle),
 		TEST(a_lost_card_ends_operations),
 		TEST(an_owner_closes_in_the_middle),
+		cmocka_unit_test_setup_teardown(a_writer_closes_in_the_middle, open_pair, kill_what_is_left),
+		TEST(a_peer_is_removed_in_the_middle),
 		cmocka_unit_test_teardown(messages_that_do_not_fit_end_operations, kill_what_is_left),
 		cmocka_unit_test_teardown(rooms_are_lent_again, close_pair),
 	};
@@ -455,11 +531,15 @@ int main(int argc, char **argv)
 {
 	char error[256];
 
-	if (argc > 1 && !strcmp(argv[1], "sim")) {
-		if (wf_sim_setup("p5,nics=4,rate=inf,copy=full,strict=1", error, sizeof(error))) {
+	if (argc > 1 && (!strcmp(argv[1], "sim") || !strcmp(argv[1], "groups"))) {
+		bool groups = !strcmp(argv[1], "groups");
+
+		workers = groups ? 4 : 0;
+		if (wf_sim_setup(groups ? SIMULATED "nics=16" : SIMULATED "nics=4", error, sizeof(error))) {
 			fprintf(stderr, "%s\n", error);
 			return 1;
 		}
+		simulated.count = groups ? 16 : 4;
 		transport = &simulated;
 		argc = 1;
 	}
