@@ -13,6 +13,7 @@
 #define MAGIC        UINT32_C(0x54464557) /* "WEFT" */
 #define KIND_ADDRESS 'A'
 #define KIND_REGION  'R'
+#define LANDS        (WF_WIRE_CARDS | WF_WIRE_LANDS)
 
 static void begin(struct wf_cursor *cursor, void *blob, size_t room)
 {
@@ -225,7 +226,8 @@ static int unpack_region(const void *blob, size_t bytes, struct wf_wire_region *
 	ret_region->count = (uint32_t)wf_get_uint(&cursor, 1);
 	if (tiled)
 		width = (size_t)wf_get_uint(&cursor, 1);
-	if ((!ret_region->count && !(ret_region->access & WF_WIRE_LANDS)) || ret_region->count > WF_MAX_RAILS ||
+	/* Without a key nothing gets there, unless it is a card's that lands. */
+	if ((!ret_region->count && (ret_region->access & LANDS) != LANDS) || ret_region->count > WF_MAX_RAILS ||
 	    !ret_region->incarnation || (tiled && width != sizeof(uint32_t) && width != sizeof(uint64_t)))
 		return -EPROTO;
 	for (uint32_t i = 0; i < ret_region->count; i++) {

@@ -221,6 +221,20 @@ static void tiles_that_do_not_fit(void **state)
 	}
 }
 
+/* What no rail has a key for is a card's that lands, or it is nothing. */
+static void regions_without_keys(void **state)
+{
+	static const uint32_t access[] = { 0, WF_WIRE_CARDS, WF_WIRE_LANDS, WF_WIRE_CARDS | WF_WIRE_LANDS };
+	struct wf_wire_region region;
+	static uint8_t blob[ROOM];
+
+	for (size_t i = 0; i < sizeof(access) / sizeof(access[0]); i++) {
+		make_region(&region, 0);
+		region.access |= access[i];
+		assert_int_equal(unpack_region(blob, pack_region(&region, blob)), i == 3 ? 0 : -EPROTO);
+	}
+}
+
 static void every_prefix(void **state)
 {
 	static struct wf_wire_address address;
@@ -481,12 +495,19 @@ static void hashes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(address_round_trip), cmocka_unit_test(region_round_trip),
-		cmocka_unit_test(tiles_round_trip),   cmocka_unit_test(tiles_that_do_not_fit),
-		cmocka_unit_test(every_prefix),       cmocka_unit_test(every_bit),
-		cmocka_unit_test(other_kinds),        cmocka_unit_test(sealed_nonsense),
-		cmocka_unit_test(pure_noise),         cmocka_unit_test(manifests),
-		cmocka_unit_test(hostile_manifests),  cmocka_unit_test(hashes),
+		cmocka_unit_test(address_round_trip),
+		cmocka_unit_test(region_round_trip),
+		cmocka_unit_test(regions_without_keys),
+		cmocka_unit_test(tiles_round_trip),
+		cmocka_unit_test(tiles_that_do_not_fit),
+		cmocka_unit_test(every_prefix),
+		cmocka_unit_test(every_bit),
+		cmocka_unit_test(other_kinds),
+		cmocka_unit_test(sealed_nonsense),
+		cmocka_unit_test(pure_noise),
+		cmocka_unit_test(manifests),
+		cmocka_unit_test(hostile_manifests),
+		cmocka_unit_test(hashes),
 	};
 
 	return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
