@@ -170,6 +170,16 @@ static void over(struct wf_leg *leg)
 	leg->state = WF_LEG_FREE;
 }
 
+/* All of it is where it belongs. Through a room it was staged, whatever its transfer did. */
+static void arrived(struct wf_leg *leg)
+{
+	if (leg->transfer && leg->bytes) {
+		atomic_fetch_add(&leg->transfer->bytes, leg->bytes);
+		atomic_fetch_or(&leg->transfer->ways, leg->lands ? WEFT_WAY_STAGED : leg->ways);
+	}
+	over(leg);
+}
+
 static void fail(struct wf_leg *leg, int status)
 {
 	if (leg->transfer)
@@ -184,6 +194,7 @@ void wf_legs_moved(struct wf_transfer *child, int status)
 	leg->child = NULL;
 	leg->status = status;
 	leg->quiet = !atomic_load(&child->may_still_land);
+	leg->ways = atomic_load(&child->ways);
 	if (status && child->error)
 		wf_transfer_set_error(leg->transfer, child->error);
 	tell(leg->legs);
@@ -201,12 +212,12 @@ static void moved(struct wf_leg *leg)
 	}
 	if (leg->status || (lands && leg->lost)) {
 		fail(leg, leg->status ? leg->status : -EHOSTDOWN);
-	} else if (transfer->kind == WF_WRITE && lands && !wf_transfer_stop_status(transfer)) {
+	} else if (transfer->kind != WF_WRITE || !lands) {
+		arrived(leg);
+	} else if (!wf_transfer_stop_status(transfer)) {
 		wf_leg_ask(leg, WF_LEG_LANDING);
 	} else {
-		if (transfer->kind == WF_READ || !lands) /* else it stops, and they got no further than the room */
-			atomic_fetch_add(&transfer->bytes, leg->bytes);
-		over(leg);
+		over(leg); /* it stops: its bytes got no further than the room */
 	}
 }
 
@@ -401,9 +412,7 @@ void wf_legs_answered(struct wf_peer *peer, uint64_t subject, const struct wf_la
 	} else if (leg->state == WF_LEG_FILLING && leg->transfer) {
 		leg->state = WF_LEG_FILLED;
 	} else {
-		if (leg->transfer)
-			atomic_fetch_add(&leg->transfer->bytes, leg->bytes);
-		over(leg);
+		arrived(leg);
 	}
 	tell(legs);
 }
