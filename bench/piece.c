@@ -374,7 +374,7 @@ int main(int argc, char **argv)
 		fputs("Usage: piece [--call] [--raw] [--workers N] [--sim SPEC] [--pieces N] [--pages N] "
 		      "[--depth N] "
 		      "[--page-size N] "
-		      "[--json]\n",
+		      "[--json] [--card]\n",
 		      stderr);
 		return 2;
 	}
