@@ -4,10 +4,12 @@
  * memory, and the flush before anybody is told.
  */
 #include "support/cards.h"
+#include "support/sims.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* What the end says of the way, with these flags. */
 static int way_of(weft_region from, weft_remote to, uint64_t bytes, uint32_t flags, uint64_t *ret_ways, char *text,
@@ -371,6 +373,60 @@ static void rights_are_taken_back(void **state)
 	card_here_free(&here);
 }
 
+/* A peer of this host is reached over the local rail where there is one: no NIC, and so not directly. */
+static void peers_of_this_host(void **state)
+{
+	struct weft_config config = side_config();
+	struct here here;
+	uint64_t number, ways;
+	weft_remote there;
+	char text[256];
+
+	config.flags = WEFT_WITH_LOCAL;
+	pair_open(&pair, &config, &config, BYTES);
+	here = card_here(FAKE_PLAIN, BYTES);
+	there = card_there(FAKE_PLAIN, BYTES, &number);
+	fill_card(here.memory, BYTES, 2);
+	assert_status(way_of(here.region, there, BYTES, 0, &ways, NULL, 0), 0);
+	assert_int_equal(ways, WEFT_WAY_LOCAL);
+	peer_check(&pair.there, number, 0, BYTES, 2);
+	assert_status(way_of(here.region, there, BYTES, WEFT_REQUIRE_DIRECT, &ways, text, sizeof(text)), -EOPNOTSUPP);
+	assert_non_null(strstr(text, "of this host"));
+	card_here_free(&here);
+}
+
+/* Writes that fail on one rail go over the other, which moves the card's memory as well. */
+static void another_rail_goes_on(void **state)
+{
+	char sim[300], kept[256];
+	struct here here;
+	uint64_t number, ways;
+	weft_remote there;
+	int fault;
+
+	assert_int_equal(sims_set_up(NULL), 0);
+	snprintf(kept, sizeof(kept), "%s", getenv("SIMFAB"));
+	snprintf(sim, sizeof(sim), "%s,control=/tmp/weft-sims-%d", kept, (int)getpid());
+	setenv("SIMFAB", sim, 1);
+	pair_open(&pair, NULL, NULL, BYTES);
+	setenv("SIMFAB", kept, 1);
+	if (not_here()) {
+		sims_tear_down(NULL);
+		skip();
+	}
+	here = card_here(FAKE_PLAIN, BYTES);
+	there = card_there(FAKE_PLAIN, BYTES, &number);
+	fill_card(here.memory, BYTES, 4);
+	fault = sim_fault("nic=0,op=write,count=2,fault=error:9");
+	assert_status(way_of(here.region, there, BYTES, WEFT_REQUIRE_DIRECT, &ways, NULL, 0), 0);
+	assert_int_equal(ways, WEFT_WAY_DIRECT);
+	assert_true(sim_struck(fault) > 0);
+	peer_check(&pair.there, number, 0, BYTES, 4);
+	sim_mend(-1);
+	card_here_free(&here);
+	assert_int_equal(sims_tear_down(NULL), 0);
+}
+
 static void a_peer_dies(void **state)
 {
 	struct here here;
@@ -402,6 +458,8 @@ static int run(void)
 		cmocka_unit_test_teardown(rails_without_hmem, close_pair),
 		cmocka_unit_test_setup_teardown(freed_memory_is_stale, open_pair, close_pair),
 		cmocka_unit_test_setup_teardown(rights_are_taken_back, open_pair, close_pair),
+		cmocka_unit_test_teardown(peers_of_this_host, close_pair),
+		cmocka_unit_test_teardown(another_rail_goes_on, close_pair),
 		cmocka_unit_test_setup_teardown(a_peer_dies, open_pair, close_pair),
 	};
 
