@@ -8,7 +8,6 @@
 #include "sim/setup.h"
 #include "weft.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -22,7 +21,7 @@ enum { SLOTS = 1024, EVENTS = 64, HOUR = 3600 };
 
 struct options {
 	const char *sim;
-	bool raw, json, call, card;                         /* card: the memory is a card's, as libcuda gives it */
+	bool raw, json, call;
 	uint64_t pieces, page_bytes, pages, depth, workers; /* 0 workers: this thread drives */
 };
 
@@ -89,29 +88,10 @@ static void join(struct pair *pair, const struct options *options)
 	}
 }
 
-/* Its context stays current; neither is ever given back. */
-static void *card_memory(size_t bytes)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
-	uint64_t at = 0;
-
-	if (!library)
-		check(-ENODEV, "libcuda.so.1");
-	int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
-	int (*retain)(void **, int) = (int (*)(void **, int))dlsym(library, "cuDevicePrimaryCtxRetain");
-	int (*push)(void *) = (int (*)(void *))dlsym(library, "cuCtxPushCurrent_v2");
-	int (*alloc)(uint64_t *, size_t) = (int (*)(uint64_t *, size_t))dlsym(library, "cuMemAlloc_v2");
-	if (!init || !retain || !push || !alloc || init(0) || retain(&context, 0) || push(context) || alloc(&at, bytes))
-		check(-EIO, "the card");
-	return (void *)(uintptr_t)at;
-}
-
 static void open_pair(struct pair *pair, const struct options *options)
 {
 	pair->bytes = SLOTS * options->page_bytes;
-	pair->memory = options->card
-			   ? card_memory(2 * pair->bytes)
-			   : mmap(NULL, 2 * pair->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pair->memory = mmap(NULL, 2 * pair->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (pair->memory == MAP_FAILED)
 		check(-ENOMEM, "memory");
 	pair->near = open_engine((uint32_t)options->workers);
@@ -125,19 +105,11 @@ static void open_pair(struct pair *pair, const struct options *options)
 	join(pair, options);
 }
 
-/* That all of it was moved by the NICs themselves. */
-static void check_way(const struct pair *pair)
-{
-	struct weft_rail_info info;
-
-	for (uint32_t i = 0; !weft_rail_info(pair->near, i, &info, sizeof(info)); i++)
-		check(info.direct_bytes == info.bytes && info.bytes ? 0 : -EPROTO, "a way other than the direct one");
-}
-
 static void close_pair(struct pair *pair)
 {
 	check(weft_engine_close(pair->near), "weft_engine_close");
 	check(weft_engine_close(pair->far), "weft_engine_close");
+	munmap(pair->memory, 2 * pair->bytes);
 }
 
 /* Returns ns from the first submission to the last end taken. */
@@ -199,11 +171,7 @@ static uint64_t measure_weft(const struct options *options, uint32_t *from, uint
 	open_pair(&pair, options);
 	run_weft(&pair, options, 4 * options->depth);
 	ns = counted_weft(&pair, options);
-	if (options->card)
-		check_way(&pair);
 	close_pair(&pair);
-	if (!options->card)
-		munmap(pair.memory, 2 * pair.bytes);
 	return ns;
 }
 
@@ -280,7 +248,6 @@ static uint64_t measure_calls(const struct options *options)
 	run_calls(&pair, 1000);
 	ns = counted_calls(&pair, options->pieces);
 	close_pair(&pair);
-	munmap(pair.memory, 2 * pair.bytes);
 	return ns;
 }
 
@@ -320,17 +287,11 @@ static uint64_t measure_raw_calls(const struct options *options)
 
 static int parse(int argc, char **argv, struct options *options)
 {
-	static const struct option longs[] = { { "raw", 0, 0, 'r' },
-					       { "sim", 1, 0, 's' },
-					       { "pieces", 1, 0, 'n' },
-					       { "pages", 1, 0, 'p' },
-					       { "page-size", 1, 0, 'b' },
-					       { "json", 0, 0, 'j' },
-					       { "call", 0, 0, 'c' },
-					       { "depth", 1, 0, 'd' },
-					       { "workers", 1, 0, 'w' },
-					       { "card", 0, 0, 'm' },
-					       { 0 } };
+	static const struct option longs[] = { { "raw", 0, 0, 'r' },       { "sim", 1, 0, 's' },
+					       { "pieces", 1, 0, 'n' },    { "pages", 1, 0, 'p' },
+					       { "page-size", 1, 0, 'b' }, { "json", 0, 0, 'j' },
+					       { "call", 0, 0, 'c' },      { "depth", 1, 0, 'd' },
+					       { "workers", 1, 0, 'w' },   { 0 } };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -350,8 +311,6 @@ static int parse(int argc, char **argv, struct options *options)
 			options->page_bytes = strtoull(optarg, NULL, 0);
 		else if (c == 'c')
 			options->call = true;
-		else if (c == 'm')
-			options->card = true;
 		else if (c == 'j')
 			options->json = true;
 		else
@@ -374,7 +333,7 @@ int main(int argc, char **argv)
 		fputs("Usage: piece [--call] [--raw] [--workers N] [--sim SPEC] [--pieces N] [--pages N] "
 		      "[--depth N] "
 		      "[--page-size N] "
-		      "[--json] [--card]\n",
+		      "[--json]\n",
 		      stderr);
 		return 2;
 	}

@@ -171,12 +171,11 @@ int weft_engine_address(weft_engine *engine, void *blob, size_t *bytes);
 
 enum weft_event_type {
 	WEFT_EVENT_NONE,
-	WEFT_EVENT_END,     /* a transfer of ours ended: tag, transfer, status, bytes */
-	WEFT_EVENT_REPLY,   /* a call of ours ended: tag, transfer, status, data and bytes of the reply */
-	WEFT_EVENT_MESSAGE, /* a peer sent a message: tag, data, bytes */
-	WEFT_EVENT_CALL,    /* a peer calls: tag, data, bytes, call (for weft_reply) */
-	/* a peer's transfer has landed: tag, data and bytes of its payload. Status -EIO: a card of ours fails, and may not see it */
-	WEFT_EVENT_NOTIFY,
+	WEFT_EVENT_END,       /* a transfer of ours ended: tag, transfer, status, bytes */
+	WEFT_EVENT_REPLY,     /* a call of ours ended: tag, transfer, status, data and bytes of the reply */
+	WEFT_EVENT_MESSAGE,   /* a peer sent a message: tag, data, bytes */
+	WEFT_EVENT_CALL,      /* a peer calls: tag, data, bytes, call (for weft_reply) */
+	WEFT_EVENT_NOTIFY,    /* a peer's transfer has landed: tag, data and bytes of its payload */
 	WEFT_EVENT_COUNTED,   /* the expected number of writes has landed: tag of weft_expect() */
 	WEFT_EVENT_PEER_UP,   /* a peer answers */
 	WEFT_EVENT_PEER_DOWN, /* a peer is gone: status says why; its operations have ended or are ending */
@@ -199,14 +198,7 @@ struct weft_event {
 	void *owner;                    /* the library's */
 	/* END: nothing of the operation can touch memory any more (false only for providers that cannot promise it) */
 	bool quiescent;
-	uint64_t ways; /* END of operations on memory: which ways its bytes came, WEFT_WAY_HOST | …; 0: it moved none */
 };
-
-/* How bytes between two memories moved. Several where some went one way and some another: parts of a scatter, rails that differ. */
-#define WEFT_WAY_HOST   (1u << 0) /* memory of CPUs, by NICs (or what the provider has in their place) */
-#define WEFT_WAY_DIRECT (1u << 1) /* a card's memory at one end or both, which the NICs read and wrote themselves */
-#define WEFT_WAY_STAGED (1u << 2) /* a card's memory, by NICs and at one end or both through pinned memory of CPUs */
-#define WEFT_WAY_LOCAL  (1u << 3) /* the local rail: copied by a CPU or a card of this host */
 
 #define WEFT_QUEUE_LISTEN                                                                                              \
 	(1u << 0) /* messages, calls, notifications and changes of peers and rails come to this queue */
@@ -244,20 +236,17 @@ int weft_queue_fd(weft_queue *queue);
 #define WEFT_NEAR_REQUIRED (1u << 2) /* weft_region_register_near(): fail where no rail is near */
 
 /* The memory stays the caller's and must stay mapped until weft_region_close(). Any region can be the local side of our own
- * operations. It may be a card's (GPU's): that is found out, and the rails near the card are used. NICs that reach the card move its
- * memory themselves, where the program had the card's driver loaded when it opened the engine. Peers of this host reach a card's
- * memory over the local rail, others by NICs: directly where a NIC of ours reaches the card, else through pinned memory of ours,
- * 64 MiB, of which each peer is lent 4. Our own operations take it over any rail but shm's, where a NIC does not reach it through
- * pinned chunks. Counted writes to or from memory that NICs do not reach have up to 512 KiB. event.ways says which way it was. Whether
- * a transfer must wait for the card's kernels is the caller's affair. Takes as long as the provider takes to register the memory with
- * every rail (pinning: seconds for many GB); operations and peers are served meanwhile. Where it has more pages than the NIC takes at
- * once with peers' writes (EFA: 1 Mi, which is 4 GiB of pages of 4 KiB) it is registered in parts, which matters only to counted
- * writes (below).
+ * operations. It may be a card's (GPU's): that is found out, and the rails near the card are used. Peers of this host reach a card's
+ * memory over the local rail, others over NICs through pinned memory of ours, 64 MiB, of which each peer is lent 4; our own operations
+ * take it over any rail but shm's. Over NICs counted writes to or from it have up to 512 KiB. Whether a transfer must wait for the
+ * card's kernels is the caller's affair. Takes as long as the provider takes to register the memory with every rail (pinning: seconds
+ * for many GB); operations and peers are served meanwhile. Where it has more pages than the NIC takes at once with peers' writes (EFA:
+ * 1 Mi, which is 4 GiB of pages of 4 KiB) it is registered in parts, which matters only to counted writes (below).
  * -EFBIG: more parts than a descriptor has room for (over 32 rails 120, 472 GiB). -EOPNOTSUPP: an access bit that this library
- * does not know, or a card's memory with access for peers where no NIC of the engine reaches the card and there is neither memory
- * to pin nor a local rail. -E2BIG: a card's memory of over 256 allocations. -EINVAL: part of it is a card's and part is not. -EIO: the
- * card's driver fails. -ENOMEM: often the locked-memory limit. -ETIMEDOUT after 60 s: a worker hangs inside its provider; what was
- * registered by then is undone when it comes back. -EMLINK: too many regions. And what the provider returns. */
+ * does not know, or a card's memory with access for peers where the engine has neither a local rail nor memory to pin. -E2BIG: a
+ * card's memory of over 256 allocations. -EINVAL: part of it is a card's and part is not. -EIO: the card's driver fails. -ENOMEM:
+ * often the locked-memory limit. -ETIMEDOUT after 60 s: a worker hangs inside its provider; what was registered by then is undone when
+ * it comes back. -EMLINK: too many regions. And what the provider returns. */
 int weft_region_register(weft_engine *engine, void *base, uint64_t bytes, uint32_t access, weft_region *ret_region);
 /* The same for memory that is in or near a GPU (its PCI address, "0000:53:00.0") or a NUMA node ("numa:1"): operations
  * from and to it use the rails near it. NULL: as weft_region_register(). Near is a wish: on a host without such a GPU or node,
@@ -343,11 +332,6 @@ enum weft_notify {
 /* The end is kept for weft_transfer_wait() and goes to no queue: op.queue must be NULL, ret_transfer must not. Until it is taken
  * the operation counts among max_transfers. */
 #define WEFT_KEEP_END (1u << 1)
-/* For operations on memory: where an end of it is a card's, the NICs at both sides must read and write that memory themselves
- * (WEFT_WAY_DIRECT). Where they would not, because a NIC does not reach the card or the peer is of this host, nothing is moved: the
- * operation is accepted and ends with -EOPNOTSUPP, and event.error says which rail it is and why. Memory of CPUs moves as without
- * it. */
-#define WEFT_REQUIRE_DIRECT (1u << 2)
 
 /*
  * Words: 64-bit numbers by which operations start and say that they have ended, with no thread of the program's in between. A CUDA
@@ -388,7 +372,7 @@ struct weft_op {
 	weft_queue *queue;          /* where the end goes; NULL: nowhere */
 	uint64_t tag;               /* comes back in the end */
 	uint64_t timeout_ns;        /* 0: the engine's default; WEFT_FOREVER: none */
-	uint32_t flags;             /* WEFT_CHECKSUM | WEFT_KEEP_END | WEFT_REQUIRE_DIRECT */
+	uint32_t flags;             /* WEFT_CHECKSUM | WEFT_KEEP_END */
 	enum weft_notify notify;    /* writes, and FENCED reads: whether the peer is told */
 	uint64_t notify_tag;        /* FENCED: the receiver's event.tag */
 	const void *notify_payload; /* FENCED: copied */
@@ -417,11 +401,11 @@ struct weft_op {
  * earlier incarnation, or a card's memory that was freed. -EBUSY: the region is being closed or revoked. -EMSGSIZE: a counted
  * write is larger than the rails take at once, or than 64 MiB where either memory is registered in parts; or the list of pages of
  * a write with WEFT_CHECKSUM does not fit a message. -EOPNOTSUPP: counted writes, or empty ones, over rails that cannot (shm); a
- * card's memory with WEFT_CHECKSUM, or of a peer of another host whose NICs do not reach it and that has no memory to pin for it.
+ * card's memory with WEFT_CHECKSUM, or of a peer of another host that has no memory to pin for it.
  *
  * Ends have one of: 0; -ETIMEDOUT, -ECANCELED, -EHOSTDOWN; -EIO: the provider's error; -EREMOTEIO: the peer's memory refused the
  * access; -ENETDOWN: no rail is left; -EBADMSG: the checksum; -EMSGSIZE: larger than the peer takes, or either end's max_message is too
- * small to reach a card's memory over NICs; -EOPNOTSUPP: WEFT_REQUIRE_DIRECT; -ESTALE, -EBUSY where said. */
+ * small to reach a card's memory over NICs; -ESTALE, -EBUSY where said. */
 
 struct weft_write {
 	size_t size; /* sizeof(struct weft_write) */
@@ -564,7 +548,6 @@ struct weft_rail_info {
 	uint64_t mapped_bytes;
 	uint64_t
 	    card_bytes; /* of the bytes, those that a card copied: between memories, or to and from chunks for a NIC */
-	uint64_t direct_bytes; /* of the bytes, those of cards' memory that the NIC read or wrote itself */
 };
 /* rail counts from 0. -ENOENT: no such rail. */
 int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *ret_info, size_t info_bytes);

@@ -84,49 +84,6 @@ static int move(struct peer *peer, const struct iovec *mine, size_t mine_count, 
 	return EFA_BAD_ADDRESS;
 }
 
-/* Whether any of our ranges is a card's, and which. */
-static bool near_cards(const struct domain *dom, const struct request *request, bool *ret_card)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < request->count; i++) {
-		uint32_t key = request->local_key[i];
-
-		ret_card[i] = key && mr_find(dom->wire, key, (uintptr_t)request->iov[i].iov_base,
-					     request->iov[i].iov_len, MR_DEVICE);
-		any |= ret_card[i];
-	}
-	return any;
-}
-
-/* As move_range(), where either end is a card's. */
-static int move_cards(struct domain *dom, struct peer *peer, const struct request *request, const struct wire_mr *mr,
-		      bool *near_card)
-{
-	uint64_t access = atomic_load_explicit(&mr->access, memory_order_relaxed);
-	struct card_move move = { .peer = peer,
-				  .near = request->iov,
-				  .near_card = near_card,
-				  .count = request->count,
-				  .far = request->remote,
-				  .card = access & MR_DEVICE ? &peer->nic->card[MR_CARD(access)] : NULL,
-				  .outward = request->kind == REQ_WRITE };
-	struct iovec edge = { request->iov[0].iov_base, EDGE };
-	int status;
-
-	if (!request->bytes)
-		return 0;
-	if (dom->copy == SIM_COPY_FULL || request->count != 1 || request->bytes <= 2 * EDGE)
-		return card_move(dom, &move);
-	move.near = &edge;
-	status = card_move(dom, &move);
-	if (status)
-		return status;
-	edge.iov_base = (char *)request->iov[0].iov_base + request->bytes - EDGE;
-	move.far = request->remote + request->bytes - EDGE;
-	return card_move(dom, &move);
-}
-
 /* Copies between one contiguous range of theirs and our list, as much of it as copy= says. */
 static int move_range(const struct domain *dom, struct peer *peer, const struct request *request, bool outward)
 {
@@ -144,21 +101,6 @@ static int move_range(const struct domain *dom, struct peer *peer, const struct 
 	return move(peer, mine, 2, edges, 2, outward);
 }
 
-static bool any_cards(const struct domain *dom, const struct wire_mr *mr)
-{
-	return atomic_load_explicit(&dom->has_cards, memory_order_relaxed) ||
-	       (atomic_load_explicit(&mr->access, memory_order_relaxed) & MR_DEVICE);
-}
-
-static int move_odd(struct domain *dom, struct peer *peer, const struct request *request, const struct wire_mr *mr)
-{
-	bool near_card[WIRE_IOV], near = near_cards(dom, request, near_card);
-
-	if (near || (atomic_load_explicit(&mr->access, memory_order_relaxed) & MR_DEVICE))
-		return move_cards(dom, peer, request, mr, near_card);
-	return move_range(dom, peer, request, request->kind == REQ_WRITE);
-}
-
 static bool local_keys_good(const struct domain *dom, const struct request *request)
 {
 	for (size_t i = 0; i < request->count; i++)
@@ -167,14 +109,6 @@ static bool local_keys_good(const struct domain *dom, const struct request *requ
 			     request->iov[i].iov_len, 0))
 			return false;
 	return true;
-}
-
-/* Messages from a card's memory are not modelled. */
-static bool sends_card(const struct domain *dom, const struct request *request)
-{
-	bool near_card[WIRE_IOV];
-
-	return atomic_load_explicit(&dom->has_cards, memory_order_relaxed) && near_cards(dom, request, near_card);
 }
 
 static void push_immediate(struct endpoint *ep, struct request *request, struct peer *peer)
@@ -208,8 +142,6 @@ static enum outcome deliver_rma(struct endpoint *ep, struct request *request, st
 	if (dom->copy != SIM_COPY_NONE) {
 		if (UNLIKELY(!guard_take(guard, mr, request->key)))
 			*ret_status = EFA_BAD_ADDRESS;
-		else if (UNLIKELY(any_cards(dom, mr)))
-			*ret_status = move_odd(dom, peer, request, mr);
 		else
 			*ret_status = move_range(dom, peer, request, outward);
 		if (UNLIKELY(*ret_status))
@@ -274,7 +206,7 @@ static enum outcome deliver_send(struct endpoint *ep, struct request *request, s
 	enum outcome out = OUT_ERROR;
 	size_t room;
 
-	if (UNLIKELY(!local_keys_good(ep->dom, request) || sends_card(ep->dom, request))) {
+	if (UNLIKELY(!local_keys_good(ep->dom, request))) {
 		*ret_status = EFA_BAD_LKEY;
 		return OUT_ERROR;
 	}

@@ -67,7 +67,6 @@ static int domain_close(struct fid *fid)
 		return -FI_EBUSY;
 	if (dom->eq)
 		atomic_fetch_sub(&dom->eq->refs, 1);
-	card_leave(dom);
 	wire_destroy(dom->map);
 	pthread_mutex_destroy(&dom->mutex);
 	pthread_mutex_destroy(&dom->mr_mutex);
@@ -171,7 +170,6 @@ int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_domain 
 	dom->counts_polls = config->spec.target_progress || config->spec.as_efa || dom->emulated;
 	dom->queues = info->tx_attr->size + info->rx_attr->size;
 	dom->copy = config->spec.copy;
-	dom->hmem = info->caps & FI_HMEM;
 	set_rates(dom, &config->spec);
 	dom->wire = wire_memory(dom->map);
 	snprintf(dom->wire->host, sizeof dom->wire->host, "%s", config->spec.host);

@@ -225,8 +225,8 @@ static int ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *op
 
 static int ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen)
 {
-	/* What these NICs reach at all they reach peer to peer. Other option numbers differ between releases: refuse
-	 * them. */
+	/* Device memory is host memory here, so every peer-to-peer policy is met. Other option numbers differ
+	 * between releases: refuse them. */
 	return level == FI_OPT_ENDPOINT && optname == FI_OPT_FI_HMEM_P2P ? 0 : -FI_ENOPROTOOPT;
 }
 

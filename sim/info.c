@@ -235,7 +235,7 @@ static void fill_domain(struct fi_info *info, const struct sim_spec *spec, const
 	d->resource_mgmt = FI_RM_ENABLED;
 	d->av_type = FI_AV_TABLE;
 	d->mr_mode = mr_mode_of(spec);
-	if ((spec->personality != SIM_VERBS && (!h || (h->mr_mode & FI_MR_HMEM))) || (info->caps & FI_HMEM))
+	if (spec->personality != SIM_VERBS && (!h || (h->mr_mode & FI_MR_HMEM)))
 		d->mr_mode |= FI_MR_HMEM;
 	d->mr_key_size = 4;
 	d->cq_data_size = 4;
@@ -257,7 +257,7 @@ static struct fi_info *make_info(const struct config *config, int nic, const str
 
 	if (!info)
 		return NULL;
-	info->caps = CAPS | (hints && spec->hmem ? hints->caps & FI_HMEM : 0);
+	info->caps = CAPS | (hints ? hints->caps & FI_HMEM : 0);
 	if (spec->as_efa && hints && hints->caps) /* EFA reports no peer scopes that were not asked for */
 		info->caps &= hints->caps | ~(uint64_t)(FI_LOCAL_COMM | FI_REMOTE_COMM);
 	info->mode = spec->personality == SIM_EFA_DIRECT ? FI_CONTEXT2 : 0;

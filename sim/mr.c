@@ -25,8 +25,6 @@ static int mr_close(struct fid *fid)
 	atomic_store(&mr->key, 0);
 	wire_retire(&mr->users);
 	pthread_mutex_lock(&dom->mr_mutex);
-	if (atomic_load(&mr->access) & MR_DEVICE)
-		card_unregister(dom, MR_CARD(atomic_load(&mr->access)));
 	dom->mr_free[dom->mr_free_count++] = region->slot;
 	dom->pages_used -= region->pages;
 	pthread_mutex_unlock(&dom->mr_mutex);
@@ -73,7 +71,6 @@ static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, ui
 {
 	uint64_t pages = pages_of(base, bytes);
 	struct wire_mr *mr;
-	uint32_t number = 0;
 	int rc;
 
 	if (fault_active(dom) && (rc = fault_registration(dom)))
@@ -83,19 +80,9 @@ static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, ui
 		return -FI_EINVAL;
 	if (dom->pages_used + pages > dom->config->spec.pages)
 		return -FI_ENOMEM;
-	rc = access & MR_DEVICE ? card_register(dom, base, bytes, &number) : 0;
+	rc = take_slot(dom, &region->slot);
 	if (rc)
 		return rc;
-	rc = take_slot(dom, &region->slot);
-	if (rc) {
-		if (access & MR_DEVICE)
-			card_unregister(dom, number);
-		return rc;
-	}
-	if (access & MR_DEVICE) {
-		access |= (uint64_t)number << 48;
-		atomic_store(&dom->has_cards, true);
-	}
 	/* As libfabric's efa does: memory registered for sending becomes readable for peers. */
 	if (dom->config->spec.personality != SIM_VERBS && (access & FI_SEND))
 		access |= FI_REMOTE_READ;
@@ -113,50 +100,24 @@ static int register_region(struct domain *dom, uint64_t base, uint64_t bytes, ui
 	return 0;
 }
 
-/* libfabric's of 1.20 and later, where attr's mr_iov points to it. */
-struct dmabuf {
-	int fd;
-	uint64_t offset;
-	size_t len;
-	void *base_addr;
-};
-
-/* As the NIC was opened and hmem= says. The descriptor is not looked into: the addresses say what it is of. */
-static int take_device(const struct domain *dom, const struct fi_mr_attr *attr, uint64_t flags, struct iovec *range)
-{
-	bool by_file = flags & FI_MR_DMABUF_FLAG;
-	const struct dmabuf *dmabuf = (const void *)attr->mr_iov;
-
-	if (!dom->hmem || attr->iface != FI_HMEM_CUDA)
-		return -FI_EOPNOTSUPP;
-	if (by_file ? dmabuf->fd < 0 : dom->config->spec.hmem == SIM_HMEM_DMABUF)
-		return -FI_EINVAL;
-	if (by_file)
-		*range = (struct iovec){ (char *)dmabuf->base_addr + dmabuf->offset, dmabuf->len };
-	return 0;
-}
-
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **ret_mr)
 {
 	struct domain *dom = container_of(fid, struct domain, fid.fid);
 	struct region *region;
 	uint64_t access = attr->access;
-	struct iovec range = attr->mr_iov && !(flags & FI_MR_DMABUF_FLAG) ? attr->mr_iov[0] : (struct iovec){ 0 };
 	int rc;
 
 	if (attr->iov_count != 1 || !attr->mr_iov)
 		return -FI_EINVAL;
-	if (flags & FI_MR_DMABUF_FLAG || attr->iface != FI_HMEM_SYSTEM) {
-		rc = take_device(dom, attr, flags, &range);
-		if (rc)
-			return rc;
-		access |= MR_DEVICE;
-	}
-	if (!range.iov_base || !range.iov_len)
+	if (flags & FI_MR_DMABUF_FLAG)
+		return -FI_EOPNOTSUPP; /* there is no device whose buffer it could be */
+	if (!attr->mr_iov[0].iov_base || !attr->mr_iov[0].iov_len)
 		return -FI_EINVAL; /* FI_MR_ALLOCATED: memory must exist behind it */
 	region = calloc(1, sizeof *region);
 	if (!region)
 		return -FI_ENOMEM;
+	if (attr->iface != FI_HMEM_SYSTEM)
+		access |= MR_DEVICE;
 	region->dom = dom;
 	region->fid.fid.fclass = FI_CLASS_MR;
 	region->fid.fid.context = attr->context;
@@ -164,7 +125,8 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 	if (fault_active(dom))
 		fault_stall_registration(dom);
 	pthread_mutex_lock(&dom->mr_mutex);
-	rc = register_region(dom, (uint64_t)(uintptr_t)range.iov_base, range.iov_len, access, region);
+	rc = register_region(dom, (uint64_t)(uintptr_t)attr->mr_iov[0].iov_base, attr->mr_iov[0].iov_len, access,
+			     region);
 	if (!rc)
 		atomic_fetch_add(&dom->refs, 1);
 	pthread_mutex_unlock(&dom->mr_mutex);

@@ -87,9 +87,6 @@ struct domain {
 	bool counts_polls; /* writers to us may wait for a poll */
 	size_t queues;     /* combined capacity of the transmit and the receive queue */
 	enum sim_copy copy;
-	bool hmem;              /* opened with FI_HMEM: cards' memory can be registered */
-	bool uses_cards;        /* under card.c's lock */
-	_Atomic bool has_cards; /* a region of a card's memory was registered */
 
 	struct wire_map *map;
 	struct wire_nic *wire;
@@ -107,7 +104,6 @@ struct domain {
 	uint32_t mr_generation, mr_next, mr_free_count;
 	uint32_t *mr_free;
 	uint64_t pages_used;
-	bool card_taken[WIRE_CARDS];
 	struct event_queue *eq;
 	struct endpoint *endpoints;
 	_Atomic int refs;
@@ -276,8 +272,7 @@ static inline uint64_t dom_random(struct domain *dom)
 extern struct fi_ops_mr mr_ops;
 #define MR_NIC_OF(key)  ((key) >> 26)
 #define MR_SLOT_OF(key) ((key) & (WIRE_MR_SLOTS - 1))
-#define MR_DEVICE       (1ull << 63) /* in wire_mr.access: registered as device memory, with this number */
-#define MR_CARD(access) ((access) >> 48 & (WIRE_CARDS - 1))
+#define MR_DEVICE       (1ull << 63) /* in wire_mr.access: registered as device memory */
 /* Returns the region that `key` names on `nic` if it covers [base, base + bytes) with `access`; NULL otherwise. */
 static inline struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64_t base, uint64_t bytes,
 				      uint64_t access)
@@ -295,21 +290,6 @@ static inline struct wire_mr *mr_find(struct wire_nic *nic, uint32_t key, uint64
 		return NULL;
 	return mr;
 }
-
-/* card.c: memory of cards. Each returns 0, a negative errno, or for a move the status that the NIC would report. */
-struct card_move {
-	const struct peer *peer;
-	const struct iovec *near;
-	const bool *near_card; /* whether each is a card's */
-	size_t count;
-	uint64_t far;                 /* the peer's address; as long as ours together */
-	const struct wire_card *card; /* what it lies in; NULL: a CPU's */
-	bool outward;
-};
-int card_register(struct domain *dom, uint64_t base, uint64_t bytes, uint32_t *ret_number); /* under mr_mutex */
-void card_unregister(struct domain *dom, uint32_t number);
-int card_move(struct domain *dom, const struct card_move *move);
-void card_leave(struct domain *dom);
 
 /* av.c */
 int av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **ret_av, void *context);

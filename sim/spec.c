@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum kind { COUNT, TIME, RATE, COPY, PERSONALITY, HMEM, PROVIDER, CARD, VERSION, TEXT };
+enum kind { COUNT, TIME, RATE, COPY, PERSONALITY, PROVIDER, CARD, VERSION, TEXT };
 
 struct key {
 	struct sim_knob knob;
@@ -64,11 +64,6 @@ static const struct key keys[] = {
 	  0,
 	  1 },
 	{ { "personality", "efa, efa-direct, verbs", "whose rules apply" }, PERSONALITY, AT(personality), 0, 0 },
-	{ { "hmem", "on, off, dmabuf", "whether the NICs reach cards' memory; dmabuf: only by descriptors" },
-	  HMEM,
-	  AT(hmem),
-	  0,
-	  0 },
 	{ { "as", "simfab, efa", "the provider's name; efa: with both its fabrics" }, PROVIDER, AT(as_efa), 0, 0 },
 	{ { "card", "none, efa", "efa: cards below libfabric's own EFA provider" }, CARD, AT(card_efa), 0, 0 },
 	{ { "emulated", "0, 1", "efa: writes go by messages, and the target must look" }, COUNT, AT(emulated), 0, 1 },
@@ -184,13 +179,6 @@ static const char *personality_name(int value)
 	return sim_personality_name(value);
 }
 
-static const char *hmem_name(int value)
-{
-	static const char *const names[] = { "off", "on", "dmabuf" };
-
-	return names[value];
-}
-
 static int parse_version(const char *text, uint64_t *ret_version)
 {
 	unsigned major, minor;
@@ -232,8 +220,6 @@ static int set_value(struct sim_spec *spec, const struct key *key, const char *v
 		if (!rc)
 			memcpy(field, &word, sizeof word);
 		return rc;
-	case HMEM:
-		return parse_word(value, hmem_name, 3, field);
 	case PROVIDER:
 		*(bool *)field = !strcmp(value, "efa");
 		return *(bool *)field || !strcmp(value, "simfab") ? 0 : -EINVAL;
@@ -294,7 +280,6 @@ static void take_machine(struct sim_spec *spec, const struct sim_machine *machin
 	spec->pages = 1ull << 26;
 	spec->mr_pages = 1ull << 20;
 	spec->seed = 1;
-	spec->hmem = SIM_HMEM_ON;
 }
 
 static int set_shape(struct sim_spec *spec, const char *name, const char *value)

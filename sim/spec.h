@@ -11,9 +11,6 @@
 
 #define SIM_NEVER UINT64_MAX
 
-/* Whether the NICs reach cards' memory, and how it must be named when it is registered. */
-enum sim_hmem { SIM_HMEM_OFF, SIM_HMEM_ON, SIM_HMEM_DMABUF };
-
 struct sim_spec {
 	struct sim_machine machine; /* the table's, or what a machine file changed */
 	char machine_name[64];
@@ -32,7 +29,6 @@ struct sim_spec {
 	uint64_t pages;    /* registration budget of a NIC, in 4 KiB pages */
 	uint64_t mr_pages; /* of them in one region open to remote writes; not verbs */
 	uint64_t strict, target_progress;
-	int hmem;          /* enum sim_hmem */
 	bool card_efa;     /* card=efa: these NICs are cards below EFA's own provider (efa/), not a provider */
 	bool as_efa;       /* as=efa: the provider is called "efa" and lists both of EFA's fabrics */
 	uint64_t emulated; /* writes go by messages, as on cards without RDMA writes */

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define MAGIC   0x31455249574d4953ull
-#define VERSION 2u
+#define VERSION 1u
 #define BUCKETS 16384u /* two segments per peer and NIC, and thousands of peers */
 #define DIR_SHM "/dev/shm"
 

@@ -18,10 +18,6 @@
 #define WIRE_MR_SLOTS 262144u /* mr_cnt of the captured p5 */
 #define WIRE_IOV      4
 
-#define WIRE_CARDS       1024u /* regions of cards' memory of a NIC */
-#define WIRE_CARD_HANDLE 64u
-#define WIRE_CARD_UUID   16u
-
 enum wire_kind { WIRE_NIC = 1, WIRE_ENDPOINT = 2 };
 enum wire_state { WIRE_LIVE = 1, WIRE_CLOSED = 2 };
 
@@ -51,12 +47,6 @@ struct wire_mr {
 	_Atomic uint64_t base, bytes, access;
 };
 
-/* What another process opens to reach a region of a card's memory. Written before the region's key is released. */
-struct wire_card {
-	uint64_t base; /* of the allocation */
-	uint8_t handle[WIRE_CARD_HANDLE], uuid[WIRE_CARD_UUID];
-};
-
 struct wire_nic {
 	struct wire_head head;
 	char host[64];
@@ -65,7 +55,6 @@ struct wire_nic {
 	_Alignas(64) _Atomic uint64_t receive_time; /* virtual time of its ingress */
 	_Alignas(64) _Atomic uint64_t respond_time; /* and of its read responses */
 	_Alignas(64) struct wire_mr mr[WIRE_MR_SLOTS];
-	struct wire_card card[WIRE_CARDS];
 };
 
 struct wire_buffer { /* one posted receive */

@@ -93,7 +93,6 @@ int weft_rail_info(weft_engine *engine, uint32_t rail, struct weft_rail_info *re
 	info.reopened = atomic_load(&seat->count.reopened);
 	info.mapped_bytes = atomic_load(&seat->count.mapped_bytes);
 	info.card_bytes = wf_rail_card_bytes(seat->rail);
-	info.direct_bytes = atomic_load(&seat->count.direct_bytes);
 	return wf_sized_write(ret_info, info_bytes, &info, sizeof(info));
 }
 

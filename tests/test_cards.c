@@ -3,15 +3,124 @@
  * and cards that are slow, stuck or lost, peers that die, regions that are taken back in the middle of a copy. The CPU cannot touch
  * a card's memory here: a stray access crashes the test.
  */
-#include "support/cards.h"
+#include "fake-cuda/fake.h"
+#include "fake-cuda/peer.h"
+#include "support/peer.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define BYTES (4u << 20)
 #define KINDS 2 /* FAKE_PLAIN and FAKE_VIRTUAL can be shared */
 
 static const enum fake_kind kinds[KINDS] = { FAKE_PLAIN, FAKE_VIRTUAL };
+static struct pair pair;
+
+/* ---- the fixture ---- */
+
+struct here {
+	char *memory;
+	weft_region region;
+};
+
+static uint64_t tags = 1000;
+
+static int open_pair(void **state)
+{
+	pair_open(&pair, NULL, NULL, BYTES);
+	return 0;
+}
+
+/* Whatever a test did, both engines close in time and leave nothing behind, and no call was wrong. */
+static int close_pair(void **state)
+{
+	fake_cuda_hold(false);
+	fake_cuda_slow(0);
+	fake_cuda_lose(false);
+	if (pair.there.pid)
+		assert_int_equal(peer_tell(&pair.there, COMMAND_CARD, WRONG, 0), 0);
+	pair_close(&pair);
+	assert_int_equal(card_control(LEFT, 0), 0);
+	assert_int_equal(card_control(WRONG, 0), 0);
+	assert_int_equal(fake_cuda_depth(), 0);
+	return 0;
+}
+
+static struct here card_here(enum fake_kind kind, uint64_t bytes)
+{
+	struct here here = { .memory = fake_cuda_alloc(0, bytes, kind) };
+
+	assert_status(weft_region_register(pair.here.engine, here.memory, bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ,
+					   &here.region),
+		      0);
+	return here;
+}
+
+static void card_here_free(struct here *here)
+{
+	assert_status(weft_region_close(pair.here.engine, here->region), 0);
+	fake_cuda_free(here->memory);
+}
+
+static weft_remote card_there(enum fake_kind kind, uint64_t bytes, uint64_t *ret_number)
+{
+	struct command command = { .code = COMMAND_REGION,
+				   .arg = { bytes, WEFT_REMOTE_WRITE | WEFT_REMOTE_READ, (uint64_t)kind + 1 } };
+	struct answer answer;
+	struct blob blob;
+
+	assert_status(peer_try(&pair.there, &command, NULL, &answer), 0);
+	*ret_number = answer.value[0];
+	peer_blob(&answer, &blob);
+	return import(&pair.here, pair.peer, &blob);
+}
+
+static void fill_card(char *memory, uint64_t bytes, uint64_t seed)
+{
+	char *pattern = malloc(bytes);
+
+	pattern_fill(pattern, bytes, seed, 0);
+	fake_cuda_write(memory, pattern, bytes);
+	free(pattern);
+}
+
+static void check_card(const char *memory, uint64_t bytes, uint64_t seed, uint64_t start)
+{
+	char *pattern = malloc(bytes);
+
+	fake_cuda_read(memory, pattern, bytes);
+	assert_int_equal(pattern_differs(pattern, bytes, seed, start), bytes);
+	free(pattern);
+}
+
+static weft_transfer begin(weft_region from, weft_remote to, uint64_t bytes, uint64_t timeout_ns)
+{
+	struct weft_write write = { sizeof(write), from, 0, to, 0, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags, .timeout_ns = timeout_ns };
+	weft_transfer transfer;
+
+	assert_status(weft_write(pair.here.engine, &write, &op, &transfer), 0);
+	return transfer;
+}
+
+static int write_to(weft_region from, uint64_t from_offset, weft_remote to, uint64_t to_offset, uint64_t bytes)
+{
+	struct weft_write write = { sizeof(write), from, from_offset, to, to_offset, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags };
+	int error = weft_write(pair.here.engine, &write, &op, NULL);
+
+	return error ? error : end_of(&pair.here, op.tag);
+}
+
+static int read_from(weft_remote from, uint64_t from_offset, weft_region to, uint64_t to_offset, uint64_t bytes)
+{
+	struct weft_read read = { sizeof(read), from, from_offset, to, to_offset, bytes };
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags };
+	int error = weft_read(pair.here.engine, &read, &op, NULL);
+
+	return error ? error : end_of(&pair.here, op.tag);
+}
 
 /* ---- what is carried ---- */
 
@@ -55,6 +164,62 @@ static void cards_and_the_cpu(void **state)
 	assert_status(read_from(there, 1, pair.region, 0, BYTES - 1), 0);
 	assert_int_equal(pattern_differs(pair.memory, BYTES - 1, 4, 1), BYTES - 1);
 	card_here_free(&here);
+}
+
+/* Pages of a size, from card to card and between either and the CPU, both ways. */
+static void try_pages(struct here *here, weft_remote there, uint64_t number, uint64_t page, bool read)
+{
+	uint64_t count = BYTES / page / 2;
+	uint32_t *near = calloc(count, sizeof(*near)), *far = calloc(count, sizeof(*far));
+	struct weft_op op = { .size = sizeof(op), .queue = pair.here.queue, .tag = ++tags };
+	char *expected = malloc(page);
+	bool card = here->memory != pair.memory;
+
+	for (uint64_t i = 0; i < count; i++) {
+		near[i] = (uint32_t)(i * 2 + i % 2);
+		far[i] = (uint32_t)(2 * (count - 1 - i));
+	}
+	if (card)
+		fill_card(here->memory, BYTES, page);
+	else
+		pattern_fill(here->memory, BYTES, page, 0);
+	peer_fill(&pair.there, number, 0, BYTES, page + 1);
+	if (read) {
+		struct weft_read_pages pages = { .size = sizeof(pages),
+						 .page_bytes = page,
+						 .count = count,
+						 .from = there,
+						 .from_index = far,
+						 .to = here->region,
+						 .to_index = near };
+
+		assert_status(weft_read_pages(pair.here.engine, &pages, &op, NULL), 0);
+	} else {
+		struct weft_write_pages pages = { .size = sizeof(pages),
+						  .page_bytes = page,
+						  .count = count,
+						  .from = here->region,
+						  .from_index = near,
+						  .to = there,
+						  .to_index = far };
+
+		assert_status(weft_write_pages(pair.here.engine, &pages, &op, NULL), 0);
+	}
+	assert_status(end_of(&pair.here, op.tag), 0);
+	for (uint64_t i = 0; i < count; i += count / 16 ? count / 16 : 1) {
+		if (!read) {
+			peer_check_at(&pair.there, number, far[i] * page, page, page, near[i] * page);
+			continue;
+		}
+		if (card)
+			fake_cuda_read(here->memory + near[i] * page, expected, page);
+		else
+			memcpy(expected, here->memory + near[i] * page, page);
+		assert_int_equal(pattern_differs(expected, page, page + 1, far[i] * page), page);
+	}
+	free(near);
+	free(far);
+	free(expected);
 }
 
 static void pages_go_in_one_launch(void **state)
@@ -152,7 +317,7 @@ static void what_cannot_be_is_refused(void **state)
 	card_here_free(&here);
 }
 
-/* Our end of operations passes through chunks. What peers do with a card's memory is in test_landing.c and test_direct.c. */
+/* Our end of operations passes through chunks. What peers do with a card's memory is in test_landing.c. */
 static void over_nics(void **state)
 {
 	const struct transport *before = transport;
@@ -187,14 +352,14 @@ static void over_nics(void **state)
 	}
 	/* A deadline while the card hangs; then all goes on. */
 	fake_cuda_hold(true);
-	begin_write(here.region, pair.remote, BYTES, 100 * MS);
+	begin(here.region, pair.remote, BYTES, 100 * MS);
 	assert_status(end_of(&pair.here, tags), -ETIMEDOUT);
 	fake_cuda_hold(false);
 	assert_status(write_to(here.region, 0, pair.remote, 0, BYTES), 0);
 	peer_check_at(&pair.there, pair.number, 0, BYTES - 33, 2, 33);
 	/* A lost card ends its own operations only. */
 	fake_cuda_lose(true);
-	begin_write(here.region, pair.remote, BYTES, WEFT_FOREVER);
+	begin(here.region, pair.remote, BYTES, WEFT_FOREVER);
 	assert_status(end_of(&pair.here, tags), -EIO);
 	assert_status(pair_write(&pair, 0, 0, BYTES), 0);
 	fake_cuda_lose(false);
@@ -216,7 +381,7 @@ static void a_deadline_holds(void **state)
 
 	assert_status(write_to(here.region, 0, there, 0, 4096), 0); /* all is open now */
 	fake_cuda_hold(true);
-	begin_write(here.region, there, BYTES, 100 * MS);
+	begin(here.region, there, BYTES, 100 * MS);
 	wait_for_event(&pair.here, WEFT_EVENT_END, tags, &event);
 	assert_status(event.status, -ETIMEDOUT);
 	assert_false(event.quiescent); /* the card still has the copy */
@@ -235,7 +400,7 @@ static void a_cancel_holds(void **state)
 
 	assert_status(write_to(here.region, 0, pair.remote, 0, 4096), 0);
 	fake_cuda_hold(true);
-	transfer = begin_write(here.region, pair.remote, BYTES, WEFT_FOREVER);
+	transfer = begin(here.region, pair.remote, BYTES, WEFT_FOREVER);
 	while (!fake_cuda_counts().waiting)
 		sched_yield();
 	assert_status(weft_transfer_cancel(pair.here.engine, transfer), 0);
@@ -255,7 +420,7 @@ static void a_lost_card_ends_operations(void **state)
 
 	assert_status(write_to(here.region, 0, there, 0, 4096), 0);
 	fake_cuda_hold(true);
-	begin_write(here.region, there, BYTES, WEFT_FOREVER);
+	begin(here.region, there, BYTES, WEFT_FOREVER);
 	while (!fake_cuda_counts().waiting)
 		sched_yield();
 	fake_cuda_lose(true);
@@ -293,7 +458,7 @@ static void without_pinned_memory(void **state)
 	try_pages(&here, there, number, 4096, false);
 	assert_status(weft_region_revoke(pair.here.engine, here.region), 0);
 	assert_status(write_to(here.region, 0, there, 0, BYTES), 0);
-	begin_write(here.region, pair.remote, BYTES, WEFT_FOREVER);
+	begin(here.region, pair.remote, BYTES, WEFT_FOREVER);
 	wait_for_event(&pair.here, WEFT_EVENT_END, tags, &event);
 	assert_status(event.status, -EIO);
 	assert_non_null(strstr(event.error->text, "pinned memory"));
@@ -336,7 +501,7 @@ static void a_peer_dies_in_a_copy(void **state)
 
 	assert_status(write_to(here.region, 0, there, 0, 4096), 0);
 	fake_cuda_hold(true);
-	begin_write(here.region, there, BYTES, WEFT_FOREVER);
+	begin(here.region, there, BYTES, WEFT_FOREVER);
 	while (!fake_cuda_counts().waiting)
 		sched_yield();
 	peer_kill(&pair.there);
@@ -360,7 +525,7 @@ static void a_region_goes_in_a_copy(void **state)
 		assert_status(write_to(here.region, 0, there, 0, 4096), 0);
 		fake_cuda_slow(2000);
 		for (int i = 0; i < 8; i++)
-			begin_write(here.region, there, BYTES, WEFT_FOREVER);
+			begin(here.region, there, BYTES, WEFT_FOREVER);
 		peer_tell(&pair.there, revoke ? COMMAND_REVOKE : COMMAND_REGION_CLOSE, number);
 		for (int i = 7; i >= 0; i--)
 			end_of(&pair.here, tags - (uint64_t)i); /* well or not: exactly once */
@@ -380,7 +545,7 @@ static void closing_does_not_wait_for_a_card(void **state)
 
 	assert_status(write_to(here.region, 0, pair.remote, 0, 4096), 0);
 	fake_cuda_hold(true);
-	begin_write(here.region, pair.remote, BYTES, WEFT_FOREVER);
+	begin(here.region, pair.remote, BYTES, WEFT_FOREVER);
 	while (!fake_cuda_counts().waiting)
 		sched_yield();
 	start = now_ns();

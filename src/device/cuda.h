@@ -63,7 +63,6 @@ enum { CU_MEMORY_HOST = 1, CU_MEMORY_DEVICE = 2 };
 /* CUdevice_attribute */
 enum { CU_DEVICE_PROCESSORS = 16, CU_DEVICE_FLUSH = 117, CU_DEVICE_ORDERING = 118, CU_DEVICE_DMABUF = 124 };
 enum { CU_FLUSH_HOST = 1, CU_ORDERING_OWNER = 100, CU_FLUSH_TO_OWNER = 100, CU_FLUSH_CURRENT = 0 };
-enum { CU_RANGE_DMABUF = 1 };
 enum { CU_HANDLE_FILE = 1, CU_LOCATION_DEVICE = 1, CU_ACCESS_READWRITE = 3 };
 enum { CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_HOST_PORTABLE = 1, CU_IPC_LAZY_PEER = 1 };
 
@@ -119,9 +118,6 @@ struct wf_cuda {
 	WF_CUDA_FUNCTIONS(WF_CUDA_FIELD)
 #undef WF_CUDA_FIELD
 	cu_result (*flush)(int target, int scope); /* cuFlushGPUDirectRDMAWrites, from 11.3 on; may be NULL */
-	/* cuMemGetHandleForAddressRange, from 11.7 on; may be NULL */
-	cu_result (*range_handle)(void *ret_handle, cu_pointer pointer, size_t bytes, int type,
-				  unsigned long long flags);
 };
 
 #define WF_CARDS_MOST 64
@@ -135,12 +131,10 @@ struct wf_card {
 	char pci[20];
 	uint32_t processors;
 	bool needs_flush, dmabuf;
-	_Atomic uint32_t heard;    /* regions that NICs write to, where that needs a flush */
-	_Atomic bool flush_failed; /* it was said */
-	cu_module module;          /* NULL: it does not load; pages are copied one by one */
-	cu_function pages[3];      /* by 16, 4 and 1 bytes */
-	_Atomic int abandoned;     /* copies of it do not end: it is left as it is */
-	char *chunks;              /* pinned; NULL: there was no memory */
+	cu_module module;      /* NULL: it does not load; pages are copied one by one */
+	cu_function pages[3];  /* by 16, 4 and 1 bytes */
+	_Atomic int abandoned; /* copies of it do not end: it is left as it is */
+	char *chunks;          /* pinned; NULL: there was no memory */
 	_Atomic uint32_t
 	    chunks_taken; /* bit i: chunk i is in use. Acquire and release: who takes it sees what was done before */
 };
@@ -150,11 +144,10 @@ struct wf_devices {
 	_Atomic uint32_t holders; /* the engine, and threads that open and close memory; the last one frees it */
 	_Atomic uint32_t opened;  /* mappings */
 	_Atomic uint32_t share;
-	_Atomic uint64_t flushed; /* bit i: card i has had regions that NICs write to, and needs flushes */
-	pthread_mutex_t lock;     /* of this and the next two; never held while the driver works */
-	pthread_cond_t fewer;     /* holders */
-	bool closed;              /* the log is gone */
-	pthread_mutex_t making;   /* loading, and making cards: a driver may hang in that */
+	pthread_mutex_t lock;   /* of this and the next two; never held while the driver works */
+	pthread_cond_t fewer;   /* holders */
+	bool closed;            /* the log is gone */
+	pthread_mutex_t making; /* loading, and making cards: a driver may hang in that */
 	_Atomic int
 	    status; /* of loading; -EAGAIN: not tried yet. Its release pairs with the acquire of who calls the driver */
 	void *library;
@@ -171,6 +164,9 @@ const char *wf_cuda_name(const struct wf_devices *devices, cu_result result);
 /* The card, made ready at its first use. -ENODEV: there is none; -EIO, -ENOMEM. Waits for who makes one. */
 int wf_card_find(struct wf_devices *devices, int ordinal, struct wf_card **ret_card);
 int wf_card_find_uuid(struct wf_devices *devices, const uint8_t *uuid, struct wf_card **ret_card);
+/* Calls of the driver for a card stand between these two: the caller's own context is left as it was. 0 or a negative errno. */
+int wf_card_enter(const struct wf_card *card);
+void wf_card_leave(const struct wf_card *card);
 void wf_devices_hold(struct wf_devices *devices);
 void wf_devices_put(struct wf_devices *devices);
 void wf_device_log(struct wf_devices *devices, enum weft_log_level level, const char *what, cu_result result);

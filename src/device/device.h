@@ -81,21 +81,8 @@ const uint8_t *wf_card_uuid(const struct wf_card *card);
 int wf_card_ordinal(const struct wf_card *card); /* the driver's number for it in this process */
 /* Copies of it do not end: what they use is never freed, and the card not released. Any thread. */
 void wf_card_abandon(struct wf_card *card);
-
-/* ---- for NICs that reach cards themselves (nic.c) ---- */
-
-bool wf_devices_here(void); /* the application has the driver in this process: there may be cards' memory some day */
-/* Calls of the driver, and of others that call it, for a card stand between these two: the caller's own context is left as it was.
- * 0 or a negative errno. */
-int wf_card_enter(const struct wf_card *card);
-void wf_card_leave(const struct wf_card *card);
-/* A descriptor (dmabuf) of the memory, the caller's to close, and the address that it begins with. -EOPNOTSUPP: this driver or this
- * memory has none. In the card's context. */
-int wf_device_descriptor(const struct wf_device_memory *memory, int *ret_fd, uint64_t *ret_base);
-/* NICs write to a region of it from now on, or no longer. */
-void wf_card_hears_nics(struct wf_card *card, bool hears);
-/* Makes what NICs wrote visible to the cards' kernels, where a card needs that: before anybody is told that it landed. 0 or -EIO. */
-int wf_devices_flush(struct wf_devices *devices);
+/* Makes what a NIC wrote visible to the card's kernels, where the card needs that: call it when writes have landed. 0 or -EIO. */
+int wf_card_flush(struct wf_card *card);
 
 /* ---- handing memory over, and opening a peer's (share.c) ---- */
 

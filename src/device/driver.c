@@ -156,8 +156,6 @@ static int look_up(struct wf_devices *devices)
 	WF_CUDA_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
 	cuda->flush = (cu_result(*)(int, int))dlsym(devices->library, "cuFlushGPUDirectRDMAWrites");
-	cuda->range_handle = (cu_result(*)(void *, cu_pointer, size_t, int, unsigned long long))dlsym(
-	    devices->library, "cuMemGetHandleForAddressRange");
 	return all ? 0 : -ENODEV;
 }
 
@@ -267,6 +265,20 @@ int wf_card_ordinal(const struct wf_card *card)
 void wf_card_abandon(struct wf_card *card)
 {
 	atomic_store(&card->abandoned, 1);
+}
+
+int wf_card_flush(struct wf_card *card)
+{
+	int error;
+
+	if (!card->needs_flush)
+		return 0;
+	error = wf_card_enter(card);
+	if (error)
+		return error;
+	error = wf_cuda_errno(card->devices->cuda.flush(CU_FLUSH_CURRENT, CU_FLUSH_TO_OWNER));
+	wf_card_leave(card);
+	return error;
 }
 
 static int attribute(const struct wf_card *card, int which)

@@ -46,10 +46,9 @@ struct wf_rail {
 	_Atomic uint32_t odd;               /* WF_ODD_*: what keeps a poll from being a plain one */
 	_Atomic(struct wf_staged *)
 	    staged; /* operations on cards' memory that pass through chunks (staged.c); NULL: none yet */
-	pthread_mutex_t staged_lock;   /* readying cards */
-	_Atomic(const char *) no_hmem; /* why its NIC does not reach cards' memory; NULL: it may (hmem.c) */
-	bool unquiet;                  /* a card went on when copies were taken back */
-	bool host_open[WF_ENDS];       /* the local rail's endpoints are */
+	pthread_mutex_t staged_lock; /* readying cards */
+	bool unquiet;                /* a card went on when copies were taken back */
+	bool host_open[WF_ENDS];     /* the local rail's endpoints are */
 	struct fi_info *info;
 	const struct wf_quirks *quirks;
 	const struct wf_log *log;
@@ -116,15 +115,6 @@ bool wf_staged_is_busy(
 bool wf_staged_shut(struct wf_staged *staged);     /* false: a card may still copy into memory of a read */
 void wf_staged_reopened(struct wf_staged *staged); /* nothing of the old endpoint completes any more */
 void wf_staged_close(struct wf_staged *staged);    /* NULL is fine */
-/* hmem.c */
-void wf_rail_ask_hmem(struct wf_rail *rail); /* may change rail->info: before limits are read from it */
-void wf_rail_require_p2p(struct wf_rail *rail, struct fid_ep *ep); /* before it is enabled */
-/* 0 or why not: a negative errno, and nothing has changed. */
-int wf_rail_register_hmem(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
-			  struct wf_rail_memory *ret_memory);
-/* memory.c: what is asked of the provider */
-uint64_t wf_rail_rights(uint32_t access);
-int wf_rail_make_key(const struct wf_rail *rail, uint64_t *ret_key);
 /* post.c: past the stages. memory.c: for our own use. */
 int wf_rail_rma_by_nic(struct wf_rail *rail, const struct wf_rma_run *run, const struct wf_rma *rma, int count,
 		       bool more, int *ret_error);

@@ -27,7 +27,7 @@ bool wf_rail_registers_beside(const struct wf_rail *rail)
 }
 
 /* Asks the provider for no more rights than needed: EFA makes memory remotely readable if FI_SEND is asked for. */
-uint64_t wf_rail_rights(uint32_t access)
+static uint64_t rights_for(uint32_t access)
 {
 	uint64_t rights = 0;
 
@@ -46,10 +46,8 @@ uint64_t wf_rail_rights(uint32_t access)
 
 /* Anyone who knows the key and our address may use the memory, so the key is as random as the provider's key length
  * allows. A provider that chooses keys itself gets 0. */
-int wf_rail_make_key(const struct wf_rail *rail, uint64_t *ret_key)
+static int make_key(const struct fi_domain_attr *domain, uint64_t *ret_key)
 {
-	const struct fi_domain_attr *domain = rail->info->domain_attr;
-
 	*ret_key = 0;
 	if (domain->mr_mode & FI_MR_PROV_KEY)
 		return 0;
@@ -68,7 +66,7 @@ static int try_register(struct wf_rail *rail, void *base, uint64_t bytes, uint64
 	for (int i = 0; i < KEY_TRIES && (error == -FI_ENOKEY || error == -FI_EKEYREJECTED); i++) {
 		uint64_t key;
 
-		if ((error = wf_rail_make_key(rail, &key)))
+		if ((error = make_key(domain, &key)))
 			return error;
 		error = fi_mr_reg(rail->domain, base, bytes, rights, 0, key, 0, ret_mr, NULL);
 		if (domain->mr_mode & FI_MR_PROV_KEY)
@@ -171,7 +169,7 @@ static int register_tiles(struct wf_rail *rail, void *base, uint64_t bytes, uint
 int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t access, uint32_t most_tiles,
 		     struct wf_rail_memory *ret_memory)
 {
-	uint64_t rights = wf_rail_rights(access);
+	uint64_t rights = rights_for(access);
 	struct fid_mr *mr = NULL;
 	int error;
 
@@ -206,11 +204,11 @@ int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t 
 
 int wf_rail_register_local(struct wf_rail *rail, void *base, uint64_t bytes, struct fid_mr **ret_mr)
 {
-	return try_register(rail, base, bytes, wf_rail_rights(0), ret_mr);
+	return try_register(rail, base, bytes, rights_for(0), ret_mr);
 }
 
-/* Where the NIC does not reach it our own operations pass through chunks, and peers get no key. Not over shm, whose endpoints rest and
- * do not close. */
+/* No NIC of this release reads or writes a card itself: our own operations pass through chunks, and peers get no key. Not over shm,
+ * whose endpoints rest and do not close. */
 int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
 			    struct wf_rail_memory *ret_memory)
 {
@@ -219,8 +217,7 @@ int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory 
 	memset(ret_memory, 0, sizeof(*ret_memory));
 	if (rail->local)
 		return wf_host_register_device(rail, device, access, ret_memory);
-	ret_memory->refused = wf_rail_register_hmem(rail, device, access, ret_memory);
-	if (!ret_memory->refused || rail->quirks->shares_memory)
+	if (rail->quirks->shares_memory)
 		return 0;
 	error = wf_staged_prepare(rail, device->card);
 	if (error)
@@ -240,9 +237,6 @@ void wf_rail_unregister(struct wf_rail_memory *memory)
 	if (memory->resting)
 		wf_resting_unregister(memory->resting);
 	memory->resting = NULL;
-	if (memory->card)
-		wf_card_hears_nics(memory->card, false);
-	memory->card = NULL;
 	close_mr(memory->mr);
 	memory->mr = NULL;
 	free_tiles(memory->tiles);

@@ -54,8 +54,6 @@ void wf_rail_ask(struct wf_rail *rail, struct fid_ep *ep)
 	rail->limits.emulated = rail->quirks->emulates && emulates(ep);
 	rail->limits.target_looks = rail->quirks->target_looks || rail->limits.emulated;
 	/* What the peer's card has taken in lands when its provider comes to it, whatever became of our endpoint. */
-	if (rail->limits.emulated) {
+	if (rail->limits.emulated)
 		rail->limits.close_quiesces = false;
-		atomic_store(&rail->no_hmem, "its writes are messages that the peer's provider unpacks");
-	}
 }

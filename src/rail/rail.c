@@ -193,7 +193,6 @@ static int open_endpoint(struct wf_rail *rail, enum wf_end which)
 	    (error = fi_ep_bind(end->ep, end->cq ? &end->cq->fid : &rail->cq->fid, FI_TRANSMIT | FI_RECV)) ||
 	    (error = fi_ep_bind(end->ep, &end->av->fid, 0)))
 		return failed(rail, "binding the endpoint", error);
-	wf_rail_require_p2p(rail, end->ep);
 	if ((error = fi_enable(end->ep)))
 		return not_enabled(rail, error);
 	wf_strangers_limit_reads(rail, which);
@@ -334,10 +333,10 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 	rail->receive_frames = receive_frames;
 	rail->ports = nic->ports;
 	snprintf(rail->name, sizeof(rail->name), "%s", nic->name);
-	rail->devices = nic->devices;
 	if (nic->local) {
 		rail->quirks = wf_quirks_of(nic->provider, NULL);
 		rail->allocations = nic->allocations;
+		rail->devices = nic->devices;
 		error = wf_host_open(rail);
 		if (error)
 			goto fail;
@@ -348,7 +347,6 @@ int wf_rail_open(const struct wf_nic *nic, uint32_t receive_frames, const struct
 	if (!rail->info)
 		goto fail;
 	rail->quirks = wf_quirks_of(rail->info->fabric_attr->prov_name, rail->info->fabric_attr->name);
-	wf_rail_ask_hmem(rail);
 	wf_rail_tame(rail);
 	set_limits(rail, nic);
 	error = make_room(rail);

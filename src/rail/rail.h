@@ -209,7 +209,6 @@ struct wf_rail_tiles {
 		uint64_t key;
 	} tile[];
 };
-struct wf_card;
 struct wf_rail_memory {
 	void *mr;   /* the provider's object; NULL: not registered, or in tiles */
 	void *desc; /* passed with every local buffer in it */
@@ -217,8 +216,6 @@ struct wf_rail_memory {
 	struct wf_rail_tiles *tiles; /* NULL: registered in one piece */
 	struct wf_rail *host;        /* the local rail that it is registered with; NULL: a NIC's */
 	struct wf_rail *resting;     /* the rail whose closed endpoints may still use it; NULL: none does */
-	struct wf_card *card;        /* a NIC reaches its memory by itself; NULL: it does not, or it is the CPU's */
-	int refused;                 /* a card's, and why the NIC does not: a negative errno */
 };
 /* access is WEFT_REMOTE_*, or one of these for frames, which no peer may access by RMA. */
 #define WF_FRAMES_OUT (1u << 30)
@@ -226,14 +223,11 @@ struct wf_rail_memory {
 /* -EFBIG: it has more pages than the provider takes at once, and would need more than most_tiles tiles. */
 int wf_rail_register(struct wf_rail *rail, void *base, uint64_t bytes, uint32_t access, uint32_t most_tiles,
 		     struct wf_rail_memory *ret_memory);
-/* A card's memory, which stays until it is unregistered. A NIC that reaches it gives a key and a descriptor as for any memory. Else
- * ret_memory has no mr, and peers get no key: desc is the device's, and our own operations pass through chunks; or NULL, and they take
- * other rails. */
+/* A card's memory, which stays until it is unregistered. A rail that cannot reach it leaves ret_memory empty: then it is in no
+ * descriptor, and operations on it take other rails. */
 int wf_rail_register_device(struct wf_rail *rail, const struct wf_device_memory *device, uint32_t access,
 			    struct wf_rail_memory *ret_memory);
 void wf_rail_unregister(struct wf_rail_memory *memory);
-/* Why the rail does not reach cards' memory by itself, a constant; NULL: it may, and the memory's refused says the rest. */
-const char *wf_rail_no_hmem(const struct wf_rail *rail);
 bool wf_rail_needs_local(const struct wf_rail *rail); /* local buffers must be registered too */
 /* True: any thread may register and unregister while the worker goes on; false: only the worker may. */
 bool wf_rail_registers_beside(const struct wf_rail *rail);

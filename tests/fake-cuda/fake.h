@@ -39,7 +39,6 @@ struct fake_counts {
 	uint64_t contextless;             /* calls that failed for want of a context */
 	uint64_t illegal;                 /* accesses to what is not there */
 	uint64_t flushes;
-	uint64_t descriptors;                                                /* for NICs, handed out */
 	uint64_t stalled;                                                    /* threads that wait in the driver */
 	uint64_t waiting;                                                    /* copies asked for and not made */
 	int64_t contexts;                                                    /* primary ones retained … */

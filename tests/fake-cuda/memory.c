@@ -382,26 +382,6 @@ cu_result cuIpcCloseMemHandle(cu_pointer pointer)
 	return fake_leave(result);
 }
 
-/* ---- for NICs ---- */
-
-cu_result cuMemGetHandleForAddressRange(void *ret_handle, cu_pointer pointer, size_t bytes, int type,
-					unsigned long long flags);
-cu_result cuMemGetHandleForAddressRange(void *ret_handle, cu_pointer pointer, size_t bytes, int type,
-					unsigned long long flags)
-{
-	cu_result result = fake_enter(true);
-	struct block *block = result ? NULL : fake_find(pointer);
-
-	if (!result && (!block || type != CU_RANGE_DMABUF || flags || pointer % PAGE || bytes % PAGE ||
-			bytes > whole(block->bytes) - (pointer - (uintptr_t)block->base)))
-		result = CU_INVALID_VALUE;
-	if (!result) {
-		*(int *)ret_handle = fcntl(block->fd, F_DUPFD_CLOEXEC, 0);
-		fake.counts.descriptors++;
-	}
-	return fake_leave(result);
-}
-
 /* ---- virtual addresses: a handle is a descriptor plus 1 ---- */
 
 cu_result cuMemRetainAllocationHandle(cu_handle *ret_handle, void *address);

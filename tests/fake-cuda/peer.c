@@ -36,10 +36,6 @@ uint64_t card_control(uint64_t what, uint64_t value)
 				  counts.opened + counts.handles);
 	case WRONG:
 		return counts.contextless + counts.illegal + counts.pageable;
-	case FLUSHES:
-		return counts.flushes;
-	case COPIES:
-		return counts.copies;
 	default:
 		return counts.waiting;
 	}

@@ -4,5 +4,5 @@
 
 #include "support/command.h"
 
-enum { HOLD, SLOW, LOSE, LEFT, WRONG, WAITING, FLUSHES, COPIES }; /* card_control() */
+enum { HOLD, SLOW, LOSE, LEFT, WRONG, WAITING }; /* card_control() */
 #endif

@@ -14,7 +14,6 @@ static const struct transport transports[] = {
 	{ "tcp4", "tcp", "127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4", 4 },
 	{ "local", "local", NULL, 1 },
 	{ "mapped", "local", NULL, 1 }, /* the same, with memory that the engine allocates */
-	{ "sim", "simfab", NULL, 2 },   /* simulated NICs, as the environment says */
 	{ "efa2", "efa", NULL, 2 },     /* libfabric's own provider on two modelled cards: the environment says so */
 	{ "direct2", "efa-direct", NULL, 2 }, /* its other fabric, from 2.1 on */
 	{ "verbs", "verbs", "rxe0", 1 },      /* Soft-RoCE devices in a VM: scripts/verbs */

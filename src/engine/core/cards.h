@@ -15,16 +15,9 @@ struct wf_transfer;
  * memory. Else as wf_device_probe(). */
 int wf_cards_probe(struct weft_engine *engine, const void *base, uint64_t bytes, uint64_t *groups,
 		   struct wf_device_memory **ret_device);
-/* Once it is registered: if it is a card's, is offered to peers, and no NIC gave a key, readies rooms for those that reach it by NICs.
- * -EOPNOTSUPP: none could reach it. */
+/* A card's memory is offered to peers: readies rooms for those that reach it by NICs. -EOPNOTSUPP: none could reach it. */
 int wf_cards_offer(struct wf_region *region);
 /* For a slice with a card's memory at either end. -EOPNOTSUPP: not to that peer, or not with a checksum; -ESTALE: our end was
- * freed. With WEFT_REQUIRE_DIRECT a way that is not direct is no error here: the transfer ends with it. */
+ * freed. */
 int wf_cards_check(struct wf_transfer *transfer, const struct wf_slice *slice);
-/* It is a card's, and some NIC of ours does not move it itself. Any thread. */
-bool wf_cards_differ(const struct weft_engine *engine, const struct wf_region *region);
-/* How much of the slice may go in one piece. */
-uint64_t wf_cards_reach(const struct wf_transfer *transfer, const struct wf_slice *slice);
-/* Which WEFT_WAYs the rail takes for the transfer. Any thread. */
-uint32_t wf_cards_ways(const struct wf_seat *seat, const struct wf_transfer *transfer);
 #endif

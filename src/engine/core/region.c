@@ -103,7 +103,7 @@ static int unregister_rail(struct wf_region *region, struct wf_seat *seat)
 /* Revoking takes two steps, so that it happens on every rail or on none: first it registers what local use needs … */
 static int register_local(struct wf_region *region, struct wf_seat *seat)
 {
-	if (region->device)
+	if (region->device) /* for which no peer has a key: it only says that this rail takes it */
 		return wf_rail_register_device(seat->rail, region->device, 0, &region->local[seat->index]);
 	return wf_rail_needs_local(seat->rail)
 		   ? wf_rail_register(seat->rail, region->base, region->bytes, 0, 1, &region->local[seat->index])
@@ -328,7 +328,9 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	region->access = access;
 	region->groups = groups ? groups : everywhere;
 	region->device = device;
-	error = wf_random(&region->proof);
+	error = device && access ? wf_cards_offer(region) : 0;
+	if (!error)
+		error = wf_random(&region->proof);
 	if (error) {
 		wf_region_release(region);
 		return error;
@@ -340,8 +342,6 @@ int wf_region_register(struct weft_engine *engine, void *base, uint64_t bytes, u
 	}
 	region->handle = handle;
 	error = do_step(region, register_rail, unregister_late);
-	if (!error)
-		error = wf_cards_offer(region);
 	if (!error)
 		error = describe(region);
 	if (error) {

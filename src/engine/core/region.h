@@ -24,7 +24,7 @@ struct wf_region {
 	int (*step)(struct wf_region *region, struct wf_seat *seat); /* what is being done to it, rail by rail */
 	_Atomic int step_error;
 	struct wf_device_memory *device; /* NULL: the CPU's memory */
-	bool lands;                      /* no NIC has a key of that: peers reach it through rooms (rooms.h) */
+	bool lands;                      /* peers reach that by NICs too, through rooms (rooms.h) */
 	uint64_t groups;                 /* bit g: its rails are near; all for host memory */
 	uint64_t reach; /* the longest piece that lies in one tile on every rail; UINT64_MAX: no rail has tiles */
 	_Atomic int revoked;

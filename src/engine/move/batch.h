@@ -20,7 +20,6 @@ struct wf_run {
 	char *local; /* of the slice */
 	uint64_t remote;
 	int count;
-	bool direct; /* a card's memory, and the NICs move it themselves */
 };
 
 struct wf_batch {
@@ -43,8 +42,6 @@ static inline bool wf_run_open(struct wf_seat *seat, struct wf_path *path, struc
 	run->rma.desc = slice->region->memory[seat->index].desc;
 	run->rma.alone = path->unproved;
 	run->rma.cards = false;
-	run->direct = __builtin_expect(transfer->carded, 0) && !seat->limits.local &&
-		      (slice->region->device ? slice->region->memory[seat->index].mr != NULL : remote->cards);
 	run->rma.target = path->target;
 	run->rma.key = remote->key[path->remote].key;
 	run->rma.immediate = transfer->immediate;

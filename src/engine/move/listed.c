@@ -30,18 +30,14 @@ static struct wf_piece *next_piece(struct wf_group *group, struct wf_part *part)
 	return piece;
 }
 
-/* A local rail takes a card's memory at either end, and a NIC what it has keys for: it moves ours itself, or passes it through chunks.
- * Between cards of this host pieces are larger than those. */
-bool wf_run_of_cards(const struct wf_seat *seat, const struct wf_transfer *transfer, const struct wf_slice *slice,
-		     struct wf_run *run)
+/* A local rail takes a card's memory at either end, a NIC ours alone, where it passes that through chunks. */
+bool wf_run_of_cards(const struct wf_seat *seat, const struct wf_slice *slice, struct wf_run *run)
 {
-	const struct wf_rail_memory *near = &slice->region->memory[seat->index];
-
-	if (!slice->region->device && !slice->remote->cards)
+	run->rma.cards = slice->region->device || slice->remote->cards;
+	if (!run->rma.cards)
 		return true;
-	run->rma.cards = seat->limits.local || (slice->region->device && !near->mr);
-	if (!seat->limits.local)
-		return run->rma.cards ? near->desc && !(transfer->cards_here && slice->remote->cards) : true;
+	if (!seat->limits.local && (slice->remote->cards || !run->rma.desc))
+		return false;
 	run->rma.desc = slice->region->device;
 	return true;
 }
@@ -54,7 +50,7 @@ int wf_pull_listed(struct wf_batch *batch, struct wf_seat *seat, struct wf_path 
 	uint64_t bytes = 0;
 
 	if (!wf_run_open(seat, path, transfer, transfer->slice, run) ||
-	    (transfer->cards && !wf_run_of_cards(seat, transfer, transfer->slice, run)))
+	    (transfer->cards && !wf_run_of_cards(seat, transfer->slice, run)))
 		return 0;
 	run->rma.list = &transfer->list;
 	while (run->count < room && bytes < budget) {

@@ -115,7 +115,6 @@ void wf_part_maybe_done(struct wf_group *group, struct wf_part *part)
 	if (part->may_still_land)
 		atomic_store(&transfer->may_still_land, 1);
 	atomic_fetch_add(&transfer->bytes, part->bytes);
-	atomic_fetch_or_explicit(&transfer->ways, part->ways, memory_order_relaxed);
 	if (transfer->checked)
 		atomic_fetch_add(&transfer->sum, part->sum);
 	lane->alive--;

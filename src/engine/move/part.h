@@ -39,7 +39,6 @@ struct wf_part {
 	bool may_still_land; /* a posted piece was taken back on a provider that cannot promise it will not land */
 
 	weft_transfer id;    /* which life of the slot: a stop meant for the last one is not for this */
-	uint32_t ways;       /* WEFT_WAY_* of what landed */
 	uint64_t sum;        /* of the hashes of what landed, when checked */
 	uint32_t slice;      /* where the cursor is */
 	struct wf_link link; /* lane->parts, or group->stopping */

@@ -1,7 +1,6 @@
 /* What becomes of a piece that was posted; piece.h says which ends there are. Runs on the group's worker. */
 #include "engine/move/piece.h"
 #include "base/time.h"
-#include "engine/core/cards.h"
 #include "engine/core/engine.h"
 #include "engine/move/handover.h"
 #include "engine/move/part.h"
@@ -97,13 +96,6 @@ static void adapt_window(struct wf_path *path, const struct wf_rail_limits *limi
 	path->landed_since_ns = now_ns;
 }
 
-static uint32_t ways_of(const struct wf_seat *seat, const struct wf_transfer *transfer)
-{
-	if (__builtin_expect(transfer->carded, 0))
-		return wf_cards_ways(seat, transfer);
-	return seat->limits.local ? WEFT_WAY_LOCAL : WEFT_WAY_HOST;
-}
-
 void wf_landing_end(struct wf_group *group, struct wf_seat *seat, struct wf_landing *landing)
 {
 	struct wf_part *part = landing->part;
@@ -117,7 +109,6 @@ void wf_landing_end(struct wf_group *group, struct wf_seat *seat, struct wf_land
 		path->unproved -= (uint16_t)(landing->count < path->unproved ? landing->count : path->unproved);
 	part->in_flight -= landing->count;
 	part->bytes += landing->bytes;
-	part->ways |= ways_of(seat, part->transfer);
 	if (seat->limits.adapts)
 		adapt_window(path, &seat->limits, landing->bytes, wf_group_now(group));
 	atomic_store_explicit(&path->moved_ns, wf_group_now(group), memory_order_relaxed);

@@ -61,7 +61,7 @@ static inline void wf_count_after(_Atomic uint64_t *counter, uint64_t amount)
 
 /* Written by the worker, read by any thread: relaxed atomics. */
 struct wf_seat_counters {
-	_Atomic uint64_t writes, reads, sends, bytes, errors, retries, reopened, mapped_bytes, direct_bytes;
+	_Atomic uint64_t writes, reads, sends, bytes, errors, retries, reopened, mapped_bytes;
 };
 
 /* How fast a rail moves bytes, as housekeeping measures it. */

@@ -220,7 +220,7 @@ static int pull_tiled(struct wf_batch *batch, struct wf_seat *seat, struct wf_pa
 			break;
 		slice = wf_slice_of(transfer, piece->unit, &part->slice);
 		if (!wf_run_open(seat, path, transfer, slice, run) ||
-		    (transfer->cards && !wf_run_of_cards(seat, transfer, slice, run))) {
+		    (transfer->cards && !wf_run_of_cards(seat, slice, run))) {
 			wf_returned_put(piece);
 			break;
 		}
@@ -529,8 +529,6 @@ static void count_runs(const struct wf_batch *batch, int sent)
 		for (int j = at; batch->runs > 1 && j < at + count; j++)
 			bytes += batch->rma[j].bytes;
 		wf_carried_count(path->carrying, batch->run[i].rma.read, (uint64_t)count, bytes);
-		if (__builtin_expect(batch->run[i].direct, 0))
-			wf_count(&batch->piece[at]->seat->count.direct_bytes, bytes);
 		path->stuck_ns = 0; /* the provider takes something */
 	}
 }

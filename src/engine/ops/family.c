@@ -3,7 +3,6 @@
 #include "engine/core/control.h"
 #include "engine/core/engine.h"
 #include "engine/core/remote.h"
-#include "engine/ops/explain.h"
 #include "engine/ops/message.h"
 #include "engine/ops/request.h"
 #include "engine/ops/submit.h"
@@ -64,7 +63,6 @@ static struct wf_transfer *take_child(struct family *family, enum wf_transfer_ki
 	child->kind = kind;
 	child->deadline_ns = family->parent->deadline_ns;
 	child->checked = family->parent->checked;
-	child->direct_only = family->parent->direct_only;
 	child->words.start = family->parent->words.start;
 	child->words.start_value = family->parent->words.start_value;
 	return family->child[family->parent->children++] = child;
@@ -109,30 +107,14 @@ static void begin(struct family *family, weft_transfer *ret)
 	put_own_child(parent);
 }
 
-/* WEFT_REQUIRE_DIRECT: where one child is refused none moves anything, for the same reason. */
-static void refuse_together(const struct family *family)
-{
-	const struct wf_transfer *first = NULL;
-
-	for (uint32_t i = 0; i < family->parent->children && !first; i++)
-		first = family->child[i]->refused ? family->child[i] : NULL;
-	for (uint32_t i = 0; i < family->parent->children && first; i++) {
-		family->child[i]->refused = first->refused;
-		if (first->error)
-			wf_transfer_set_error(family->child[i], first->error);
-	}
-}
-
 /* All or nothing: returns the error that making the children ended with, or begins them. */
 static int begin_family(struct family *family, int error, weft_transfer *ret)
 {
-	if (error) {
+	if (error)
 		abandon(family);
-		return error;
-	}
-	refuse_together(family);
-	begin(family, ret);
-	return 0;
+	else
+		begin(family, ret);
+	return error;
 }
 
 /* ---- scatter ---- */
@@ -208,14 +190,14 @@ static int make_child(struct family *family, struct wf_slice *slices, uint32_t c
 	memcpy(child->slice, slices, count * sizeof(*slices));
 	memset(slices, 0, count * sizeof(*slices)); /* moved: not to be put twice */
 	child->slices = count;
+	wf_request_reach(child);
 	error = wf_request_peer(engine, child->slice[0].remote->peer, &child->peer);
 	for (uint32_t i = 0; i < count && !error; i++) {
 		error = wf_request_incarnation(child, &child->slice[i]);
 		if (!error)
 			error = wf_request_cards(child, &child->slice[i]);
-	}
-	wf_request_reach(child);
-	for (uint32_t i = 0; i < count && !error; i++) {
+		if (child->lands)
+			wf_request_reach(child);
 		total = child->slice[i].bytes > UINT64_MAX - total ? UINT64_MAX : total + child->slice[i].bytes;
 		if (!error && child->notify == WEFT_NOTIFY_COUNTED)
 			error = wf_request_counted(child, child->slice[i].bytes);

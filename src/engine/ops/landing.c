@@ -97,8 +97,7 @@ static const struct wf_region *region_of(struct weft_engine *engine, const struc
 {
 	const struct wf_region *region = wf_handle_peek(&engine->regions, land->region);
 
-	/* Who knows the proof has the descriptor, and whether it lands was settled before that. */
-	return region && region->proof == land->proof && region->lands && !atomic_load(&region->revoked) &&
+	return region && region->lands && region->proof == land->proof && !atomic_load(&region->revoked) &&
 		       region->access & access
 		   ? region
 		   : NULL;

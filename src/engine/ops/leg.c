@@ -1,7 +1,6 @@
 /* A leg's units, transfer and message; leg.h says what they are for. */
 #include "engine/ops/leg.h"
 #include "base/time.h"
-#include "engine/core/cards.h"
 #include "engine/core/engine.h"
 #include "engine/core/remote.h"
 #include "engine/move/unit.h"
@@ -108,8 +107,7 @@ static void fill(struct wf_leg *leg, struct wf_transfer *child)
 					.bytes = leg->bytes };
 	wf_handle_ref(&child->engine->regions, child->one.region->handle);
 	wf_handle_ref(&child->engine->remotes, child->one.remote->handle);
-	child->carded = slice->region->device || child->one.remote->cards;
-	child->cards = wf_cards_differ(child->engine, slice->region);
+	child->cards = slice->region->device;
 	wf_request_reach(child);
 	if (is_of_pages(transfer)) {
 		child->paged = true;

@@ -26,8 +26,7 @@ struct wf_leg {
 	struct wf_transfer *transfer; /* NULL: nobody waits for it any more */
 	struct wf_transfer *child;    /* MOVING; NULL: it has ended */
 	int status;                   /* the child's */
-	bool quiet;                   /* and whether nothing of it may still arrive … */
-	uint32_t ways;                /* … and WEFT_WAY_* of its bytes */
+	bool quiet;                   /* and whether nothing of it may still arrive */
 	bool lost;                    /* the connection that it began in is over */
 	bool told;                    /* the channel has the message */
 	uint64_t number;              /* by which the owner answers */

@@ -170,16 +170,6 @@ static void over(struct wf_leg *leg)
 	leg->state = WF_LEG_FREE;
 }
 
-/* All of it is where it belongs. Through a room it was staged, whatever its transfer did. */
-static void arrived(struct wf_leg *leg)
-{
-	if (leg->transfer && leg->bytes) {
-		atomic_fetch_add(&leg->transfer->bytes, leg->bytes);
-		atomic_fetch_or(&leg->transfer->ways, leg->lands ? WEFT_WAY_STAGED : leg->ways);
-	}
-	over(leg);
-}
-
 static void fail(struct wf_leg *leg, int status)
 {
 	if (leg->transfer)
@@ -194,7 +184,6 @@ void wf_legs_moved(struct wf_transfer *child, int status)
 	leg->child = NULL;
 	leg->status = status;
 	leg->quiet = !atomic_load(&child->may_still_land);
-	leg->ways = atomic_load(&child->ways);
 	if (status && child->error)
 		wf_transfer_set_error(leg->transfer, child->error);
 	tell(leg->legs);
@@ -212,12 +201,12 @@ static void moved(struct wf_leg *leg)
 	}
 	if (leg->status || (lands && leg->lost)) {
 		fail(leg, leg->status ? leg->status : -EHOSTDOWN);
-	} else if (transfer->kind != WF_WRITE || !lands) {
-		arrived(leg);
-	} else if (!wf_transfer_stop_status(transfer)) {
+	} else if (transfer->kind == WF_WRITE && lands && !wf_transfer_stop_status(transfer)) {
 		wf_leg_ask(leg, WF_LEG_LANDING);
 	} else {
-		over(leg); /* it stops: its bytes got no further than the room */
+		if (transfer->kind == WF_READ || !lands) /* else it stops, and they got no further than the room */
+			atomic_fetch_add(&transfer->bytes, leg->bytes);
+		over(leg);
 	}
 }
 
@@ -412,7 +401,9 @@ void wf_legs_answered(struct wf_peer *peer, uint64_t subject, const struct wf_la
 	} else if (leg->state == WF_LEG_FILLING && leg->transfer) {
 		leg->state = WF_LEG_FILLED;
 	} else {
-		arrived(leg);
+		if (leg->transfer)
+			atomic_fetch_add(&leg->transfer->bytes, leg->bytes);
+		over(leg);
 	}
 	tell(legs);
 }

@@ -1,7 +1,6 @@
 /*
  * Submitting messages, calls and replies. With threads of weft's own: a copy, and a note to the peer's home. With manual
- * progress the caller is the worker when no other thread is: then the message goes out at once. On the caller's thread; a reply
- * arrives on the peer's home.
+ * progress the caller is the worker when no other thread is: then the message goes out at once. On the caller's thread.
  */
 #include "engine/ops/message.h"
 #include "base/hot.h"
@@ -177,19 +176,4 @@ int wf_submit_answer(struct weft_engine *engine, const struct wf_outgoing *outgo
 	set_kind(transfer, outgoing->kind);
 	error = wf_request_message(engine, transfer, outgoing);
 	return wf_request_post(transfer, error ? error : count(transfer, transfer->peer), NULL);
-}
-
-WF_HOT void wf_reply_arrived(struct wf_inbound *inbound)
-{
-	struct wf_transfer *call = wf_transfer_asked(inbound, WF_CALL);
-
-	if (!call) {
-		wf_inbound_free(inbound);
-		return;
-	}
-	inbound->event_type = WEFT_EVENT_REPLY;
-	inbound->event_tag = call->tag;
-	inbound->transfer = call->id;
-	call->reply = inbound;
-	wf_transfer_end(call, 0);
 }

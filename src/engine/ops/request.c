@@ -41,11 +41,9 @@ int wf_request_check(struct weft_engine *engine, const struct weft_op *op, bool 
 	if (op->queue && op->queue->engine != engine)
 		return -EINVAL;
 	if (op->flags) {
-		if (op->flags & ~(WEFT_CHECKSUM | WEFT_KEEP_END | WEFT_REQUIRE_DIRECT))
+		if (op->flags & ~(WEFT_CHECKSUM | WEFT_KEEP_END))
 			return -EOPNOTSUPP;
 		if (op->flags & WEFT_KEEP_END && op->queue)
-			return -EINVAL;
-		if (op->flags & WEFT_REQUIRE_DIRECT && !data)
 			return -EINVAL;
 		if (op->flags & WEFT_CHECKSUM && (!data || op->notify != WEFT_NOTIFY_FENCED))
 			return -EINVAL;
@@ -116,8 +114,10 @@ void wf_request_reach(struct wf_transfer *transfer)
 
 		reach = slice->region->reach < reach ? slice->region->reach : reach;
 		reach = slice->remote->reach < reach ? slice->remote->reach : reach;
-		if (slice->region->device && wf_cards_reach(transfer, slice) < reach)
-			reach = wf_cards_reach(transfer, slice);
+		/* Over NICs it passes through chunks. */
+		if (slice->region->device && !slice->remote->cards && !transfer->engine->nics.nic[0].local &&
+		    reach > WF_DEVICE_CHUNK)
+			reach = WF_DEVICE_CHUNK;
 	}
 	if (transfer->lands && reach > WF_DEVICE_CHUNK)
 		reach = WF_DEVICE_CHUNK;

@@ -73,7 +73,6 @@ static void end_take(struct wf_item_event *item, struct weft_event *event)
 	event->bytes = event->type == WEFT_EVENT_REPLY ? 0 : atomic_load(&transfer->bytes);
 	event->error = transfer->error;
 	event->owner = transfer->error_payload;
-	event->ways = atomic_load_explicit(&transfer->ways, memory_order_relaxed);
 	wf_transfer_drop(transfer);
 }
 
@@ -104,11 +103,8 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	transfer->peer_handle = 0;
 	transfer->peer_user = NULL;
 	transfer->paged = transfer->plain = transfer->listed = false;
-	transfer->carded = transfer->cards = transfer->cards_here = transfer->cards_both = false;
-	transfer->lands = false;
+	transfer->cards = transfer->cards_both = transfer->lands = false;
 	transfer->leg = NULL;
-	transfer->direct_only = op && op->flags & WEFT_REQUIRE_DIRECT;
-	transfer->refused = 0;
 	transfer->most_adjacent = transfer->ranges = 1;
 	transfer->slices = 0;
 	transfer->units = 0;
@@ -127,7 +123,6 @@ WF_HOT void wf_transfer_prepare(struct wf_transfer *transfer, const struct weft_
 	atomic_store_explicit(&transfer->may_still_land, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->sum, 0, memory_order_relaxed);
-	atomic_store_explicit(&transfer->ways, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->next_unit, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->parts_left, 0, memory_order_relaxed);
 	atomic_store_explicit(&transfer->holds, 1, memory_order_relaxed);
@@ -188,8 +183,6 @@ void wf_transfer_abandon(struct wf_transfer *transfer)
 		atomic_fetch_sub_explicit(&transfer->peer->accepted, 1, memory_order_relaxed);
 	wf_answer_uncount(transfer);
 	put_references(transfer);
-	if (transfer->error_payload)
-		transfer->error_payload->release(transfer->error_payload);
 	if (wf_transfer_is_owed(transfer))
 		atomic_fetch_sub(&transfer->engine->owed, 1);
 	if (transfer->queue)
@@ -249,12 +242,11 @@ static void deliver(struct wf_transfer *transfer)
 }
 
 static void child_ended(struct wf_transfer *parent, int status, const struct weft_error *error, uint64_t bytes,
-			uint32_t ways, bool quiescent)
+			bool quiescent)
 {
 	uint64_t running = generation_of(atomic_load(&parent->state));
 
 	atomic_fetch_add(&parent->bytes, bytes);
-	atomic_fetch_or(&parent->ways, ways);
 	if (!quiescent)
 		atomic_store(&parent->may_still_land, 1);
 	/* The first failure is the parent's; the word that cancel uses keeps it. Said before our hold on it
@@ -300,7 +292,6 @@ WF_HOT static void finish(struct wf_transfer *transfer, int status)
 {
 	struct wf_transfer *parent = transfer->parent;
 	uint64_t bytes = atomic_load(&transfer->bytes);
-	uint32_t ways = atomic_load(&transfer->ways);
 	bool quiescent = !atomic_load(&transfer->may_still_land);
 	bool withdrawn = wf_channel_withdraw(&transfer->message); /* the channel's hold is ours to drop */
 	/* One that is kept stays with the call until it is taken. */
@@ -336,7 +327,7 @@ WF_HOT static void finish(struct wf_transfer *transfer, int status)
 	if (reply)
 		deliver_reply(queue, reply);
 	if (parent)
-		child_ended(parent, status, &error, bytes, ways, quiescent);
+		child_ended(parent, status, &error, bytes, quiescent);
 }
 
 WF_HOT void wf_transfer_end(struct wf_transfer *transfer, int status)
@@ -378,8 +369,6 @@ static inline int refused(struct wf_transfer *transfer)
 	struct wf_peer *peer = transfer->peer;
 	int status = wf_transfer_stop_status(transfer), state;
 
-	if (!status)
-		status = transfer->refused;
 	if (status || !peer)
 		return status;
 	state = atomic_load(&peer->state);
@@ -535,8 +524,6 @@ void wf_transfer_parts_done(struct wf_transfer *transfer)
 	int status = wf_transfer_stop_status(transfer);
 
 	transfer->moving = false;
-	if (!status && transfer->carded && !transfer->leg && transfer->kind == WF_READ)
-		status = wf_devices_flush(transfer->engine->devices);
 	if (status || transfer->notify != WEFT_NOTIFY_FENCED) {
 		wf_transfer_end(transfer, status);
 		return;
@@ -594,4 +581,19 @@ WF_HOT struct wf_transfer *wf_transfer_asked(const struct wf_inbound *inbound, e
 	return transfer->kind == kind && transfer->peer == inbound->peer && transfer->begun && !transfer->words.waits
 		   ? transfer
 		   : NULL;
+}
+
+WF_HOT void wf_reply_arrived(struct wf_inbound *inbound)
+{
+	struct wf_transfer *call = wf_transfer_asked(inbound, WF_CALL);
+
+	if (!call) {
+		wf_inbound_free(inbound);
+		return;
+	}
+	inbound->event_type = WEFT_EVENT_REPLY;
+	inbound->event_tag = call->tag;
+	inbound->transfer = call->id;
+	call->reply = inbound;
+	wf_transfer_end(call, 0);
 }

@@ -76,23 +76,19 @@ struct wf_transfer {
 	_Atomic uint32_t parts_left;
 	_Atomic int may_still_land; /* a part's memory may still be touched */
 	_Atomic uint64_t bytes;
-	_Atomic uint64_t sum;  /* of the parts' */
-	_Atomic uint32_t ways; /* WEFT_WAY_*: of the parts' */
+	_Atomic uint64_t sum; /* of the parts' */
 
 	/* data: set before it is begun and only read while it moves, so each worker keeps its copy of these lines */
 	alignas(64) uint64_t units;
 	uint64_t claim;
 	uint64_t unit_bytes; /* a cut of a range or of a large page; for small pages how much to coalesce */
 	bool paged;
-	bool plain;  /* every page is a piece of its own, of memory that is registered as one */
-	bool listed; /* a local rail may take its pages as a list: many are one piece */
-	bool carded; /* an end is a card's memory */
-	bool cards; /* … and not every rail moves it as it moves the CPU's: its runs are opened one by one (listed.c) */
-	bool cards_here;  /* CARDS: the local rail carries it */
-	bool cards_both;  /* CARDS: both ends are */
-	bool lands;       /* the peer's is reached through a room: it moves in legs (legs.h) */
-	bool direct_only; /* WEFT_REQUIRE_DIRECT */
-	bool tiled;       /* a piece is no longer than reach: some of its memory has tiles, or is a card's */
+	bool plain;      /* every page is a piece of its own, of memory that is registered as one */
+	bool listed;     /* a local rail may take its pages as a list: many are one piece */
+	bool cards;      /* an end is a card's memory: its runs are opened one by one (listed.c) */
+	bool cards_both; /* both are */
+	bool lands;      /* the peer's is reached through a room: it moves in legs (legs.h) */
+	bool tiled;      /* a piece is no longer than reach: some of its memory has tiles, or is a card's */
 	uint32_t slices;
 	uint64_t reach;
 	struct wf_slice *slice; /* &one, or in copy */
@@ -131,7 +127,6 @@ struct wf_transfer {
 	bool begun, moving, parts_told; /* the home's: moving from the first part's start to PARTS_DONE */
 	uint64_t expected;              /* EXPECT */
 	int status;
-	int refused;                    /* it ends with this instead of beginning; 0: it begins */
 	struct wf_op_words words;       /* words.c */
 	struct wf_note parts_done_note; /* to its home: the last part is done */
 	struct wf_note failed_note;     /* to its home: a part has failed */
@@ -175,5 +170,5 @@ void wf_transfer_end(struct wf_transfer *transfer, int status); /* a parent: on 
 void wf_transfer_child_put(struct wf_transfer *parent); /* one child less; the last ends the parent. Any thread */
 /* the channel's word on its message */
 void wf_transfer_message_over(struct wf_message *message, int status);
-void wf_reply_arrived(struct wf_inbound *inbound); /* message.c */
+void wf_reply_arrived(struct wf_inbound *inbound);
 #endif

@@ -243,15 +243,11 @@ WF_HOT static void dispatch(struct wf_peer *peer, struct wf_inbound *inbound)
 	static const enum weft_event_type events[] = { [WF_MESSAGE_SEND] = WEFT_EVENT_MESSAGE,
 						       [WF_MESSAGE_CALL] = WEFT_EVENT_CALL,
 						       [WF_MESSAGE_NOTIFY] = WEFT_EVENT_NOTIFY };
-	/* What it may tell of was written by NICs, and a card must see it too. */
-	int unseen = wf_devices_flush(peer->engine->devices);
 
 	switch (inbound->type) {
 	case WF_MESSAGE_SEND:
 	case WF_MESSAGE_CALL:
 	case WF_MESSAGE_NOTIFY:
-		if (unseen && inbound->type == WF_MESSAGE_NOTIFY)
-			inbound->status = unseen;
 		inbound->event_type = events[inbound->type];
 		wf_queue_push(atomic_load(&peer->engine->listener), &inbound->item);
 		break;

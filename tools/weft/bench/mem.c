@@ -54,9 +54,11 @@ char *bench_mem_text(uint32_t card, char text[BENCH_MEM_TEXT])
 	return text;
 }
 
+/* Before weft has NICs that reach cards, there is nothing to count. */
 uint64_t bench_mem_direct(weft_engine *engine)
 {
 	uint64_t bytes = 0;
+#ifdef WEFT_REQUIRE_DIRECT
 	struct weft_engine_info info;
 	struct weft_rail_info rail;
 
@@ -64,6 +66,7 @@ uint64_t bench_mem_direct(weft_engine *engine)
 		return 0;
 	for (uint32_t i = 0; i < info.rails; i++)
 		bytes += weft_rail_info(engine, i, &rail, sizeof(rail)) < 0 ? 0 : rail.direct_bytes;
+#endif
 	return bytes;
 }
 
